@@ -189,6 +189,28 @@ fn a_change_that_cannot_be_is_refused_with_what_can() {
 }
 
 #[test]
+fn a_link_that_follows_a_pair_of_traces_is_not_changed() {
+    if !can_emulate() {
+        return;
+    }
+    let pair = "schedule = { kind = \"cellreplay\", light-text = \"0 9 0\\n5 19 0\\n10 9 0\", heavy-text \
+                = \"1\" }, queue = { kind = \"drop-tail\"";
+    let place = Place::new("pair", &LOAD.replace("queue = { kind = \"drop-tail\"", pair));
+    let running = Controlled::start(&place, &[], None);
+    let words = ["`bottleneck` cannot be changed", "while it runs", "CellReplay pair of traces"];
+    for set in ["rate=1 Mbit/s", "delay=\"5 ms\"", "loss=0.1"] {
+        running.link(&["bottleneck", set]).fails(2, &words);
+    }
+    let listed = running.link(&["--json"]).succeeds().json();
+    let (link, delay) = (&listed["links"][0], listed["links"][0]["delay_s"].as_f64());
+    // The mean rate of the heavy trace, and the base delay now.
+    assert_eq!(link["rate_bps"], 11_200_000);
+    assert!(delay.is_some_and(|delay| (0.009..=0.019).contains(&delay)), "{listed}");
+    running.end();
+    assert_eq!(table(&place, "out", "events").num_rows(), 0, "something was changed");
+}
+
+#[test]
 fn an_emulation_without_control_says_so_and_a_shell_opens_in_its_hosts() {
     if !can_emulate() {
         return;

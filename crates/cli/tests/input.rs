@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Place, SCENARIO, files};
+use common::{Place, Ran, SCENARIO, files};
 use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The scenario with `old` replaced by `new` is refused by `check` and by `simulate`, which
 /// leaves nothing behind.
@@ -74,6 +76,54 @@ fn circular_includes_are_shown_as_a_chain() {
     fs::write(place.path("other.toml"), "include = [\"s.toml\"]\n").unwrap();
     let words = ["other.toml:1: include: s.toml includes other.toml includes s.toml"];
     place.run(&["check", "s.toml"]).fails(2, &words);
+}
+
+/// A scenario of links that each name this trace.
+fn many_links(schedule: &str) -> String {
+    let mut text =
+        "duration = \"9 s\"\n[flows.f]\nfrom = \"a\"\nto = \"n0\"\napplication = { kind = \
+                    \"ftp\" }\ntransport = { kind = \"tcp\" }\n[topology]\nkind = \"graph\"\n"
+            .to_owned();
+    for place in 0..2_000 {
+        let ends = format!("from = \"a\"\nto = \"n{place}\"\n");
+        text += &format!(
+            "[[topology.links]]\n{ends}rate = \"1 Mbit/s\"\ndelay = \"1 ms\"\n{schedule}\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn files_without_end_are_refused_in_little_memory_however_often_they_are_named() {
+    let often = |file: &str| format!("include = [{}]\n", vec![format!("{file:?}"); 200].join(", "));
+    let zero = "/dev/zero is larger than 4 MiB";
+    let pair = "schedule = { kind = \"cellreplay\", light = \"hole\", heavy = \"hole\" }";
+    let device = pair.replace("hole", "/dev/zero");
+    let cases = [
+        (often("/dev/zero"), zero),
+        (often("leaf.toml"), zero),
+        // 4 MiB of numbers, each a node of the document: without a bound of all files together this takes
+        // minutes.
+        (often("list.toml"), "the files of the scenario are larger than 16 MiB"),
+        (many_links(pair), "hole is too large; a trace has at most 32 MiB"),
+        (many_links(&device), "/dev/zero: it is not a regular file"),
+    ];
+    for (scenario, word) in cases {
+        let place = Place::new("endless", &scenario);
+        fs::write(place.path("leaf.toml"), "include = [\"/dev/zero\"]\n").expect("a file");
+        let list = format!("title = [{}1]\n", "1,".repeat((2 << 20) - 40));
+        fs::write(place.path("list.toml"), list).expect("a file");
+        let hole = fs::File::create(place.path("hole")).expect("a file");
+        hole.set_len(1 << 40).expect("a file may have holes");
+        let program = place.command(&["check", "s.toml"]);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -v 1500000 && exec \"$@\"", "sh"]);
+        limited.arg(program.get_program()).args(program.get_args()).current_dir(&place.0);
+        let begun = Instant::now();
+        Ran::of(limited.output().expect("it starts")).fails(2, &[word]);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(30), "{word}: {took:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod emulated;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use arrow_array::RecordBatch;
 use common::Place;
@@ -150,6 +151,133 @@ fn tcp_gets_the_same_from_a_trace_of_opportunities_in_both_worlds() {
     };
     let (simulated, emulated) = (goodput("simulate"), goodput("emulate"));
     assert!((emulated / simulated - 1.0).abs() < 0.05, "{emulated} and {simulated} Mbit/s");
+}
+
+/// Ten flows that send a packet of 1,400 bytes each at once, each 60 ms, over a pair of traces.
+const BURSTS: &str = r#"
+duration = "6 s"
+[topology]
+kind = "dumbbell"
+access = { rate = "1 Gbit/s", delay = "1 ms" }
+[topology.bottleneck]
+rate = "4 Mbit/s"
+delay = "20 ms"
+queue = { kind = "drop-tail", limit = "50 packets" }
+schedule = { kind = "cellreplay", light = "light.txt", heavy = "heavy.txt", timer = "10 ms" }
+[topology.reverse]
+rate = "8 Mbit/s"
+delay = "20 ms"
+[flows.bursts]
+count = 10
+application = { kind = "cbr", interval = "60 ms" }
+transport = { kind = "udp", packet = "1400 B" }
+[measure]
+messages = true
+"#;
+
+/// Base delays from 20 to 30 ms and back; of each burst four packets leave in 15 ms.
+const LIGHT: &str = "0 20 0 5 10 15\n3000 30 0 5 10 15\n6000 20 0 5 10 15\n";
+
+/// How long after the start of each burst its packets arrived, in milliseconds, from the first to the
+/// last.
+fn after_bursts(messages: &RecordBatch) -> Vec<Vec<f64>> {
+    const EVERY: f64 = 0.06;
+    let (sent, received) = (numbers(messages, "sent_s"), numbers(messages, "received_s"));
+    let bursts = (1..95).map(|burst| {
+        let of_burst = |sent: f64| ((sent + 0.02) / EVERY).floor() == f64::from(burst);
+        let of_burst = sent.iter().zip(&received).filter(|(sent, _)| of_burst(**sent));
+        let begins = f64::from(burst) * EVERY;
+        let mut after: Vec<f64> = of_burst.map(|(_, at)| (at - begins) * 1e3).collect();
+        after.sort_by(f64::total_cmp);
+        after
+    });
+    bursts.collect()
+}
+
+#[test]
+fn real_packets_leave_at_the_opportunities_of_a_pair_of_traces_as_simulated_ones() {
+    if !can_emulate() {
+        return;
+    }
+    let place = Place::new("real-pair", BURSTS);
+    fs::write(place.path("light.txt"), LIGHT).expect("a trace for the test");
+    fs::write(place.path("heavy.txt"), "3\n").expect("a trace for the test");
+    let run = |command: &str| {
+        place.run(&[command, "s.toml", "--out", command]).succeeds();
+        let departed = counts(&table(&place, command, "links"), "departed_bytes")[0];
+        // 100 bursts; the last may not have left.
+        assert!((99 * 14_000..=100 * 14_000).contains(&departed), "{command}: {departed} bytes");
+        let messages = table(&place, command, "messages");
+        let delays = numbers(&messages, "delay_s");
+        assert!(
+            delays.iter().all(|delay| *delay >= 0.022),
+            "{command}: earlier than the base delay"
+        );
+        after_bursts(&messages)
+    };
+    let (simulated, emulated) = (run("simulate"), run("emulate"));
+    let mut differences = Vec::new();
+    for (one, other) in simulated.iter().zip(&emulated) {
+        assert_eq!((one.len(), other.len()), (10, 10));
+        differences.extend(one.iter().zip(other).map(|(one, other)| (one - other).abs()));
+    }
+    differences.sort_by(f64::total_cmp);
+    // A host that is late by a moment misses an opportunity, of which there is one each 3 ms.
+    let within = |millis: f64| {
+        differences.partition_point(|one| *one <= millis) as f64 / differences.len() as f64
+    };
+    assert!(within(1.0) > 0.5 && within(3.5) > 0.9, "{} and {}", within(1.0), within(3.5));
+}
+
+/// The light and the heavy trace of `examples/cellular`.
+fn example_traces() -> [(&'static str, String); 2] {
+    let (mut light, mut heavy) = (String::new(), String::new());
+    for line in 0..=40u64 {
+        let base = 20 + (line % 16).abs_diff(8);
+        write!(light, "{} {base}", line * 250).expect("a text can be written");
+        // Pairs of packets, 2 to 4 ms apart.
+        let mut at = 0;
+        for pair in 0..10 {
+            write!(light, " {at} {}", at + (line + pair) % 2).expect("a text can be written");
+            at += 2 + (line + pair) % 3;
+        }
+        light.push('\n');
+    }
+    // Bits that are owed, and the rate in bits per millisecond.
+    let mut owed = 0;
+    for millis in 1..=1000u64 {
+        owed += if (millis / 250) % 2 == 0 { 12_000 } else { 20_000 };
+        while owed >= 11_200 {
+            writeln!(heavy, "{millis}").expect("a text can be written");
+            owed -= 11_200;
+        }
+    }
+    [("light.txt", light), ("heavy.txt", heavy)]
+}
+
+/// With `ONTEMPO_WRITE_EXAMPLE=1` the traces are written.
+#[test]
+fn the_example_of_a_cellular_link_runs_on_its_generated_traces() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cellular");
+    for (name, text) in example_traces() {
+        if std::env::var_os("ONTEMPO_WRITE_EXAMPLE").is_some() {
+            fs::write(folder.join(name), &text).expect("it can be written");
+        }
+        assert_eq!(fs::read_to_string(folder.join(name)).expect("a trace"), text, "{name}");
+    }
+    let place = Place::new("cellular", "");
+    let scenario = folder.join("cellular.toml");
+    let scenario = scenario.to_str().expect("a path");
+    let checked = place.run(&["check", scenario]);
+    let words = "a CellReplay pair of traces (light: 41 trains in 10 s, base delays of 20 ms to 28 ms, \
+                 20 opportunities on average; heavy:";
+    let told = checked.succeeds().out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(words), "{told}");
+    place.run(&["simulate", scenario, "--out", "out"]).succeeds();
+    // The call waits behind the download, and never takes less than the base delay.
+    let delays = numbers(&table(&place, "out", "messages"), "delay_s");
+    assert!(delays.len() > 850 && delays.iter().all(|delay| *delay >= 0.022), "{}", delays.len());
+    place.run(&["show", "out", "--output", "page.html"]).succeeds();
 }
 
 #[test]

@@ -179,6 +179,11 @@ impl Links {
         let mut state = self.lock();
         let routers = state.scenario.emulation.routers;
         let wrong = |error: &dyn std::fmt::Display| NotChanged::Wrong(error.to_string());
+        let place = state.links.iter().position(|laid| laid.name == link);
+        if let Some(why) = place.and_then(|place| fixed(&state.links[place], routers)) {
+            let what = format!("link `{link}` cannot be changed while it runs: {why}");
+            return Err(NotChanged::Wrong(what));
+        }
         for attempt in 0..ATTEMPTS {
             let at = self.now() + AHEAD * FURTHER.pow(attempt);
             let since = at.since(Time::ZERO);
@@ -187,13 +192,7 @@ impl Links {
             }
             let changed = state.scenario.with_change(since, link, settings);
             let changed = changed.map_err(|error| wrong(&error))?;
-            let place = state.links.iter().position(|laid| laid.name == link);
             let place = place.ok_or_else(|| wrong(&format!("link: there is no link `{link}`")))?;
-            if let Some(why) = fixed(&state.links[place], routers) {
-                return Err(wrong(&format!(
-                    "link `{link}` cannot be changed while it runs: {why}"
-                )));
-            }
             let layout = changed.layout(self.0.seed).map_err(|error| wrong(&error))?;
             let Some(schedule) = layout.links[place].schedule.clone() else {
                 return Err(wrong(&format!("link `{link}`: its values cannot be laid out")));
@@ -247,6 +246,9 @@ impl Links {
 fn fixed(laid: &LaidLink, routers: Routers) -> Option<&'static str> {
     if laid.aggregation.is_some() {
         return Some("it sends in aggregates, which are laid out ahead; change it by [[events]]");
+    }
+    if laid.schedule.as_ref().is_some_and(|schedule| schedule.cellreplay.is_some()) {
+        return Some("it follows a CellReplay pair of traces, which is known before the run");
     }
     match routers {
         Routers::Kernel => Some("the kernel's routers shape it (emulation.routers = \"kernel\")"),

@@ -515,6 +515,27 @@ transport = { kind = "tcp" }
     }
 
     #[test]
+    fn datagrams_leave_at_the_opportunities_of_a_pair_of_traces() {
+        let mut path = path(
+            "schedule = { kind = \"cellreplay\", timer = \"10 ms\", light-text = \"0 30 0 5 9\\n500 30 \
+             0\\n1000 30 0\", heavy-text = \"4\" }",
+            3,
+        );
+        // Six of 1,000 bytes at once. One of each opportunity of 1,400 bytes; the others enter the queue
+        // with the third, at 39 ms, and share opportunities each 4 ms. 16 us are those of access links,
+        // which send one behind the other in 8 us.
+        let arrived = arrivals(&mut path, Duration::ZERO, 6);
+        let millis = [30.0, 35.0, 39.0, 40.0, 44.0, 48.0];
+        let lost = path.report(Way::Forward).dropped.loss as usize;
+        assert_eq!(arrived.len(), 6 - lost);
+        for (number, at) in arrived {
+            let expected = millis[number as usize] * 1e-3;
+            let late = at.as_secs_f64() - expected;
+            assert!((0.0..0.000_05).contains(&late), "{number}: {at} for {expected}");
+        }
+    }
+
+    #[test]
     fn more_bytes_than_are_held_are_dropped_and_the_flow_must_be_named_if_there_are_several() {
         let mut line = path("queue = { kind = \"drop-tail\" }", 1);
         for _ in 0..2_000 {

@@ -14,7 +14,8 @@
 //! results on every machine, and a change to one part does not change the numbers of the others.
 //!
 //! Rate, delay and loss of a link of either kind may follow a [`Schedule`], which is known before
-//! the run, so that departures stay known in advance. That, a policer, duplicates, bit
+//! the run, so that departures stay known in advance; with a [`CellReplay`] they depend on the
+//! packets before, too. That, a policer, duplicates, bit
 //! errors and aggregation are the [`Extras`] of a link, which cost nothing where they are not used.
 //! Where somebody changes the schedule while the link is used, it is a
 //! [changeable](ScheduledLink::changeable) scheduled link, a FIFO queue being [`Admitting`].
@@ -23,6 +24,7 @@
 //! and [`LinkParameters`].
 
 mod aggregation;
+mod cellreplay;
 mod delay;
 mod link;
 mod loss;
@@ -33,6 +35,7 @@ mod scheduler;
 mod wire;
 
 pub use aggregation::AggregationParameters;
+pub use cellreplay::{CellReplay, LightLine, LightTrace};
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};

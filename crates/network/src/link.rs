@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
+use crate::cellreplay::Release;
 use crate::wire::{Harm, Wire};
 use crate::{DelayLaw, Extras, LossModel, Offered, Queue, Verdict};
 
@@ -95,7 +96,8 @@ pub struct LinkStatistics {
     pub arrivals: Packets,
     /// Packets whose transmission has started, including those lost on the wire.
     pub departures: Packets,
-    /// Packets still waiting.
+    /// Packets still waiting; on a link with a [`CellReplay`](crate::CellReplay), also those that are
+    /// still delayed before its queue.
     pub waiting: Packets,
     /// Packets dropped.
     pub drops: Drops,
@@ -304,6 +306,9 @@ impl Link {
         if !wire.conforms(now, size) {
             return self.drop_packet(DropReason::Policer);
         }
+        if let Some(release) = wire.release(now, size) {
+            return self.offer_replayed(now, release, size, ecn_capable);
+        }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
         let waiting = self.lingering();
@@ -331,6 +336,49 @@ impl Link {
             }
             None => self.drop_packet(DropReason::Loss),
         }
+    }
+
+    /// As [`offer_to_any`](Self::offer_to_any) on a link that follows a pair of traces: the packet
+    /// leaves at once when it is released from the light stage, or after the queue of the heavy trace.
+    fn offer_replayed(
+        &mut self,
+        now: Time,
+        Release { at: released, is_light }: Release,
+        size: Bytes,
+        ecn_capable: bool,
+    ) -> Fate {
+        let idle = (released >= self.busy_until).then(|| released.since(self.busy_until));
+        let rest = &mut *self.rest;
+        let Some(wire) = &mut rest.wire else { unreachable!("it has the traces") };
+        let waiting = wire.replay_mut().map_or(Occupancy::default(), |replay| {
+            replay.settle(now);
+            replay.waiting(released)
+        });
+        let (mut starts, mut ends, mut marked) = (released, released, false);
+        if !is_light || idle.is_none() {
+            let wait = self.busy_until.since(released);
+            let rate = rest.rate;
+            let offered = Offered { now: released, size, ecn_capable, waiting, idle, wait, rate };
+            match rest.queue.admit(&offered, &mut rest.queue_random) {
+                Verdict::Accept => {}
+                Verdict::Mark => marked = true,
+                Verdict::Drop(reason) => return self.drop_packet(reason),
+            }
+            starts = released.max(self.busy_until);
+            ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(starts);
+        }
+        if let Some(replay) = wire.replay_mut() {
+            replay.admit((released, starts, ends), size);
+        }
+        rest.marks += u64::from(marked);
+        rest.wait += u128::from(starts.since(released).as_nanos());
+        let is_lost = wire.loses_at(ends);
+        let (corrupted, duplicated) = if is_lost { (false, false) } else { wire.next_harm() };
+        self.occupy(starts, ends, size);
+        if is_lost {
+            return self.drop_packet(DropReason::Loss);
+        }
+        Fate::Arrives { at: ends, starts, marked, corrupted, duplicated }
     }
 
     /// When the transmission of a packet starts on a link with extras; until then it waits.
@@ -363,6 +411,12 @@ impl Link {
     /// The queue at `now`, which must not be before the last packet was offered. A packet
     /// whose transmission starts at `now` no longer waits.
     pub fn occupancy(&mut self, now: Time) -> Occupancy {
+        if !self.plain
+            && let Some(replay) = self.rest.wire.as_mut().and_then(|wire| wire.replay_mut())
+        {
+            replay.settle(now);
+            return replay.waiting(now);
+        }
         self.settle(now);
         self.lingering()
     }
@@ -385,11 +439,19 @@ impl Link {
             left.bytes += packet.size;
             wait -= u128::from(packet.starts.since(until).as_nanos());
         }
-        let aggregator = self.rest.wire.as_ref().and_then(|wire| wire.aggregator());
+        let wire = self.rest.wire.as_deref();
+        let aggregator = wire.and_then(|wire| wire.aggregator());
+        let replay = wire.and_then(|wire| wire.replay());
+        if let Some(replay) = replay {
+            left = replay.not_started(until);
+            wait -= replay.wait_after(until);
+        }
         let busy = if ahead.packets > Packets::new(0) {
             self.busy - self.rest.rate.time_to_send(ahead.bytes).min(self.busy)
         } else if let Some(aggregator) = aggregator {
             self.busy - aggregator.busy_after(until)
+        } else if let Some(replay) = replay {
+            self.busy - replay.busy_after(until)
         } else {
             // From the first wait on, the link is continuously busy.
             self.busy - self.busy_until.since(until)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ontempo_foundation::{Bytes, Packets, RandomStream, Time};
 
 use crate::aggregation::Aggregator;
+use crate::cellreplay::{Release, Replay};
 use crate::{AggregationParameters, DelayLaw, LossModel, Schedule, TokenBucket};
 
 /// What few links have: a link without any of it costs nothing for it.
@@ -76,12 +77,16 @@ struct Special {
     corrupt_random: RandomStream,
     harm: Harm,
     aggregator: Option<Aggregator>,
+    /// Of a link whose schedule is a pair of traces.
+    replay: Option<Replay>,
 }
 
 impl Special {
     fn new(extras: Extras, stream: impl Fn(&str) -> RandomStream) -> Self {
         let Extras { schedule, policer, duplicate, corrupt, aggregation } = extras;
+        let is_replay = schedule.as_ref().is_some_and(|schedule| schedule.cellreplay.is_some());
         Self {
+            replay: is_replay.then(Replay::default),
             schedule,
             left: 0,
             policer,
@@ -169,6 +174,22 @@ impl Wire {
 
     pub(crate) fn aggregator_mut(&mut self) -> Option<&mut Aggregator> {
         self.special.as_mut()?.aggregator.as_mut()
+    }
+
+    /// The state of a link that follows a pair of traces.
+    pub(crate) fn replay(&self) -> Option<&Replay> {
+        self.special.as_ref()?.replay.as_ref()
+    }
+
+    pub(crate) fn replay_mut(&mut self) -> Option<&mut Replay> {
+        self.special.as_mut()?.replay.as_mut()
+    }
+
+    /// When a packet that arrives at `now` leaves the light stage, on such a link.
+    pub(crate) fn release(&mut self, now: Time, size: Bytes) -> Option<Release> {
+        let Special { schedule, replay, .. } = &mut **self.special.as_mut()?;
+        let cell = schedule.as_ref()?.cellreplay.as_ref()?;
+        Some(replay.as_mut()?.release(cell, now, size))
     }
 
     /// Whether packets may arrive twice, or with bit errors.

@@ -77,18 +77,20 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
 }
 
 /// The same link, but its schedule may be replaced while it is used
-/// ([`ScheduledLink::set_schedule`]); one that sends aggregates is as [`link`] builds it.
+/// ([`ScheduledLink::set_schedule`]); one that sends aggregates, or follows a pair of traces, is as [`link`]
+/// builds it.
 ///
 /// # Errors
 /// If an element refuses its parameters.
 pub fn changeable_link(layout: &Layout, place: usize, seed: u64) -> Result<Element, ElementError> {
     let laid = &layout.links[place];
-    if laid.aggregation.is_some() {
+    let is_replay = laid.schedule.as_ref().is_some_and(|schedule| schedule.cellreplay.is_some());
+    if laid.aggregation.is_some() || is_replay {
         return link(layout, place, seed);
     }
     let constant = || {
         let capacity = Capacity::new([(Time::ZERO, RateLaw::Constant(laid.rate))]).ok()?;
-        Some(Arc::new(Schedule { capacity, delay: None, loss: None }))
+        Some(Arc::new(Schedule { capacity, delay: None, loss: None, cellreplay: None }))
     };
     build(layout, place, seed, laid.schedule.clone().or_else(constant))
 }

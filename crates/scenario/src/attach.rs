@@ -1,6 +1,7 @@
 //! Puts the traces that a scenario names as files into the scenario, so that it needs no file any
 //! more: a run's folder, a cache's key and a copy of the scenario then have all of it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,36 @@ use crate::document::Node;
 use crate::error::{Origin, Problem};
 use crate::model::{LinkSpec, Scenario, ScheduleSpec, Topology};
 use crate::path::FieldPath;
-use crate::traces::{MAX_TRACE_BYTES, TraceError, read_csv, read_mahimahi};
+use crate::traces::{MAX_TRACE_BYTES, TraceError, read_csv, read_light, read_mahimahi};
 
-/// Whether a text is a trace.
-type Check = fn(&str) -> Result<(), TraceError>;
+/// The most bytes of all traces of a scenario together: each becomes part of it.
+const MAX_BYTES: usize = 256 << 20;
+
+/// The format of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Format {
+    Csv,
+    Mahimahi,
+    Light,
+}
+
+impl Format {
+    fn check(self, text: &str) -> Result<(), TraceError> {
+        match self {
+            Self::Csv => read_csv(text).map(|_| ()),
+            Self::Mahimahi => read_mahimahi(text).map(|_| ()),
+            Self::Light => read_light(text).map(|_| ()),
+        }
+    }
+}
+
+/// A trace that a schedule names: the field, the file, the text that takes its place.
+struct Named<'a> {
+    field: &'static str,
+    file: &'a mut Option<String>,
+    text: &'a mut Option<String>,
+    format: Format,
+}
 
 /// Reads every trace that `scenario` names. `document` says where each name was written;
 /// `scenario_file` is what names on the command line are relative to, `None` for a text, which
@@ -24,53 +51,114 @@ pub(crate) fn traces(
     scenario_file: Option<&Path>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
+    let mut files = Files::default();
     let mut links = links(&mut scenario.topology);
     while let Some((path, link)) = links.pop() {
         if let Some(back) = &mut link.back {
             links.push((path.key("back"), &mut **back));
         }
         let path = path.key("schedule");
-        let (file, text, check): (_, _, Check) = match &mut link.schedule {
-            Some(ScheduleSpec::Csv { file, text, .. }) => {
-                (file, text, |text| read_csv(text).map(|_| ()))
-            }
-            Some(ScheduleSpec::Mahimahi { file, text }) => {
-                (file, text, |text| read_mahimahi(text).map(|_| ()))
-            }
-            _ => continue,
-        };
-        // Both are refused later.
-        if text.is_some() {
-            continue;
-        }
-        let Some(name) = file else { continue };
-        let path = path.key("file");
-        let origin = document.locate(&path);
-        let refuse =
-            |what: String| Problem { origin: Some(origin.clone()), field: path.to_string(), what };
-        let at = match (origin, scenario_file) {
-            (_, None) => {
-                let what = "a text cannot name files; load the scenario from a file, or write the \
-                            trace as `text`";
-                problems.push(refuse(what.to_owned()));
+        for Named { field, file, text, format } in named(link.schedule.as_mut()) {
+            // Both are refused later.
+            if text.is_some() {
                 continue;
             }
-            (Origin::File { name: beside, .. }, _) => beside_file(Path::new(&**beside), name),
-            (Origin::Override(_), Some(beside)) => beside_file(beside, name),
-        };
-        match read(&at) {
-            Err(what) => problems.push(refuse(what)),
-            Ok(read) => match check(&read) {
-                Ok(()) => (*text, *file) = (Some(read), None),
-                Err(TraceError { line, what }) => problems.push(Problem {
+            let Some(name) = file else { continue };
+            let path = path.key(field);
+            let origin = document.locate(&path);
+            let refuse = |what: String| Problem {
+                origin: Some(origin.clone()),
+                field: path.to_string(),
+                what,
+            };
+            let at = match (origin, scenario_file) {
+                (_, None) => {
+                    let what = "a text cannot name files; load the scenario from a file, or write \
+                                the trace as `text`";
+                    problems.push(refuse(what.replace("`text`", &text_field(field))));
+                    continue;
+                }
+                (Origin::File { name: beside, .. }, _) => beside_file(Path::new(&**beside), name),
+                (Origin::Override(_), Some(beside)) => beside_file(beside, name),
+            };
+            match files.text(&at, format) {
+                Ok(read) => (*text, *file) = (Some(read), None),
+                Err(Unusable::Unreadable(what)) => problems.push(refuse(what)),
+                Err(Unusable::Wrong(TraceError { line, what })) => problems.push(Problem {
                     origin: Some(Origin::File { name: Arc::from(at.display().to_string()), line }),
                     field: path.to_string(),
                     what,
                 }),
-            },
+                Err(Unusable::TooMany) => {
+                    problems.push(refuse(format!(
+                        "the traces of all links together have more than {} MiB; shorter ones, or \
+                         fewer, are needed",
+                        MAX_BYTES >> 20
+                    )));
+                    return problems;
+                }
+            }
         }
     }
     problems
+}
+
+/// The field of a trace that is written as a text, in backquotes.
+fn text_field(field: &str) -> String {
+    if field == "file" { "`text`".to_owned() } else { format!("`{field}-text`") }
+}
+
+/// The traces of a schedule.
+fn named(schedule: Option<&mut ScheduleSpec>) -> Vec<Named<'_>> {
+    match schedule {
+        Some(ScheduleSpec::Csv { file, text, .. }) => {
+            vec![Named { field: "file", file, text, format: Format::Csv }]
+        }
+        Some(ScheduleSpec::Mahimahi { file, text }) => {
+            vec![Named { field: "file", file, text, format: Format::Mahimahi }]
+        }
+        Some(ScheduleSpec::Cellreplay { light, light_text, heavy, heavy_text, .. }) => {
+            let (one, other) = (Format::Light, Format::Mahimahi);
+            vec![
+                Named { field: "light", file: light, text: light_text, format: one },
+                Named { field: "heavy", file: heavy, text: heavy_text, format: other },
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Why a trace is not used.
+#[derive(Clone)]
+enum Unusable {
+    Unreadable(String),
+    Wrong(TraceError),
+    /// With it, the traces have more than [`MAX_BYTES`].
+    TooMany,
+}
+
+/// The files of traces, each read once, however many links name it.
+#[derive(Default)]
+struct Files {
+    texts: BTreeMap<PathBuf, Result<Arc<str>, String>>,
+    checked: BTreeMap<(PathBuf, Format), Result<(), TraceError>>,
+    /// Of the texts handed out.
+    bytes: usize,
+}
+
+impl Files {
+    fn text(&mut self, path: &Path, format: Format) -> Result<String, Unusable> {
+        let text = self.texts.entry(path.to_owned()).or_insert_with(|| read(path).map(Arc::from));
+        let text = text.clone().map_err(Unusable::Unreadable)?;
+        let key = (path.to_owned(), format);
+        let checked = self.checked.entry(key).or_insert_with(|| format.check(&text));
+        checked.clone().map_err(Unusable::Wrong)?;
+        self.bytes += text.len();
+        if self.bytes > MAX_BYTES {
+            return Err(Unusable::TooMany);
+        }
+        Ok(String::from(&*text))
+    }
 }
 
 fn beside_file(file: &Path, name: &str) -> PathBuf {

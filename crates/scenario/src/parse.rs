@@ -19,6 +19,8 @@ pub(crate) const MAX_FILE: u64 = 4 << 20;
 const MAX_DEPTH: usize = 16;
 /// How many files one scenario may be made of, each counted as often as it is included.
 const MAX_FILES: usize = 256;
+/// The most bytes of these together, counted likewise.
+const MAX_BYTES: usize = 16 << 20;
 
 /// Reads the scenario in the file `path`.
 pub fn load(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
@@ -106,6 +108,7 @@ struct Loader {
     /// The files being read, outermost first: as written, and as the system knows them.
     open: Vec<(String, PathBuf)>,
     files: usize,
+    bytes: usize,
 }
 
 impl Loader {
@@ -124,6 +127,7 @@ impl Loader {
         let looped = self.open.iter().any(|(_, open)| *open == real);
         self.open.push((name.clone(), real));
         self.files += 1;
+        self.bytes += text.len();
         if looped {
             return Err(refuse(format!("{}; a file cannot include itself", self.chain())));
         }
@@ -133,6 +137,10 @@ impl Loader {
         }
         if self.files > MAX_FILES {
             return Err(refuse(format!("more than {MAX_FILES} files are included")));
+        }
+        if self.bytes > MAX_BYTES {
+            let what = format!("the files of the scenario are larger than {} MiB", MAX_BYTES >> 20);
+            return Err(refuse(what));
         }
         let document = self.with_includes(Node::parse(&text, &name)?, path)?;
         self.open.pop();

@@ -1,6 +1,7 @@
 //! Readers of traces: how a network's capacity, delay and losses were over time.
 
 use ontempo_foundation::{Duration, Rate, Time};
+use ontempo_network::{LightLine, LightTrace};
 
 /// The largest trace, in bytes.
 pub const MAX_TRACE_BYTES: u64 = 32 << 20;
@@ -11,6 +12,8 @@ const MAX_SECONDS: f64 = 1e9;
 const MAX_RATE: f64 = 1e15;
 /// The longest delay of a trace.
 const MAX_DELAY_SECONDS: f64 = 3600.0;
+/// The fewest lines of a light trace: those of CellReplay's program.
+const MIN_LIGHT_LINES: usize = 3;
 
 /// What a CSV trace may hold: column, unit of the column (as a factor), quantity.
 const COLUMNS: [(&str, f64, Quantity); 8] = [
@@ -99,9 +102,7 @@ pub fn read_mahimahi(text: &str) -> Result<Vec<Time>, TraceError> {
             continue;
         }
         last_line = line;
-        let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        let parsed = text.parse::<u64>().ok().filter(|_| is_digits);
-        let Some(millis) = parsed.filter(|millis| *millis as f64 <= MAX_SECONDS * 1e3) else {
+        let Some(millis) = whole(text, MAX_SECONDS) else {
             let what = format!(
                 "{} is no time of a mahimahi trace; each line is a whole number of milliseconds",
                 shown(text)
@@ -110,7 +111,7 @@ pub fn read_mahimahi(text: &str) -> Result<Vec<Time>, TraceError> {
         };
         let time = Time::ZERO + Duration::from_millis(millis);
         if let Some(before) = times.last().filter(|before| **before > time) {
-            let before = before.since(Time::ZERO).as_nanos() / 1_000_000;
+            let before = self::millis(before.since(Time::ZERO));
             let what = format!(
                 "{millis} ms is before {before} ms, the time of the line before; times must not \
                  go back"
@@ -121,14 +122,106 @@ pub fn read_mahimahi(text: &str) -> Result<Vec<Time>, TraceError> {
     }
     match times.last() {
         None => Err(empty("a line")),
-        Some(last) if *last == Time::ZERO => Err(TraceError {
-            line: last_line,
-            what:
-                "the last time is 0 ms, but the trace begins anew after it; a later one is needed"
-                    .to_owned(),
-        }),
+        Some(last) if *last == Time::ZERO => Err(at_once(last_line)),
         Some(_) => Ok(times),
     }
+}
+
+/// The light trace of a CellReplay pair: at least three lines, none earlier than the one before it, the
+/// last after 0; each is a time, a base delay, and one opportunity or more, none earlier than the
+/// one before it, in whole milliseconds with spaces between them.
+///
+/// # Errors
+/// The first line that is not so.
+pub fn read_light(text: &str) -> Result<LightTrace, TraceError> {
+    let (mut lines, mut opportunities) = (Vec::new(), Vec::new());
+    let mut last_line = 1;
+    for (line, text) in (1..).zip(text.lines()).map(|(line, text)| (line, text.trim())) {
+        if text.is_empty() {
+            continue;
+        }
+        last_line = line;
+        let read =
+            light_line(text, &mut opportunities).map_err(|what| TraceError { line, what })?;
+        if let Some(LightLine { time: before, .. }) = lines.last()
+            && *before > read.time
+        {
+            let what = format!(
+                "the time {} ms is before {} ms, that of the line before; times must not go back",
+                millis(read.time.since(Time::ZERO)),
+                millis(before.since(Time::ZERO))
+            );
+            return Err(TraceError { line, what });
+        }
+        lines.push(read);
+    }
+    match lines.last() {
+        None => return Err(empty("three lines")),
+        Some(_) if lines.len() < MIN_LIGHT_LINES => {
+            let count = if lines.len() == 1 { "1 line" } else { "2 lines" };
+            let what = format!("{count} only; a light trace has three or more");
+            return Err(TraceError { line: last_line, what });
+        }
+        Some(last) if last.time == Time::ZERO => return Err(at_once(last_line)),
+        Some(_) => {}
+    }
+    LightTrace::new(lines, opportunities)
+        .map_err(|error| TraceError { line: last_line, what: error.to_string() })
+}
+
+/// A line of a light trace; its opportunities are added to those of all.
+fn light_line(text: &str, opportunities: &mut Vec<Duration>) -> Result<LightLine, String> {
+    const FORM: &str = "each line is a time, a base delay and opportunities in whole milliseconds, \
+                        such as 0 20 0 1 2";
+    let first = opportunities.len();
+    let mut words = text.split_ascii_whitespace();
+    let mut next = |what: &str, most: f64| match words.next() {
+        None => Ok(None),
+        Some(word) => match whole(word, most) {
+            Some(number) => Ok(Some(Duration::from_millis(number))),
+            None => Err(format!(
+                "{} is no {what} from 0 to {} ms; {FORM}",
+                shown(word),
+                (most * 1e3) as u64
+            )),
+        },
+    };
+    let time = next("time", MAX_SECONDS)?;
+    let base_delay = next("base delay", MAX_DELAY_SECONDS)?;
+    while let Some(opportunity) = next("opportunity", MAX_DELAY_SECONDS)? {
+        if let Some(before) = opportunities.get(first..).and_then(<[Duration]>::last)
+            && *before > opportunity
+        {
+            return Err(format!(
+                "the opportunity at {} ms comes after that at {} ms; those of a train must not go back",
+                millis(opportunity),
+                millis(*before)
+            ));
+        }
+        opportunities.push(opportunity);
+    }
+    match (time, base_delay) {
+        (Some(time), Some(base_delay)) if opportunities.len() > first => {
+            Ok(LightLine { time: Time::ZERO + time, base_delay, first })
+        }
+        _ => Err(format!("there is no opportunity; {FORM}")),
+    }
+}
+
+/// The whole number that `text` is, of milliseconds, if it is no more than `most` in seconds.
+fn whole(text: &str, most: f64) -> Option<u64> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let parsed = text.parse::<u64>().ok().filter(|_| is_digits);
+    parsed.filter(|number| *number as f64 <= most * 1e3)
+}
+
+fn millis(span: Duration) -> u64 {
+    span.as_nanos() / 1_000_000
+}
+
+fn at_once(line: usize) -> TraceError {
+    let what = "the last time is 0 ms, but the trace begins anew after it; a later one is needed";
+    TraceError { line, what: what.to_owned() }
 }
 
 fn empty(what: &str) -> TraceError {
@@ -275,5 +368,54 @@ mod tests {
         }
         assert!(refused(read_mahimahi("\n")).contains("the trace is empty"));
         assert!(refused(read_mahimahi("0\n0\n\n")).starts_with("2: the last time is 0 ms"));
+    }
+
+    #[test]
+    fn a_light_trace_is_lines_of_a_time_a_base_delay_and_opportunities() {
+        let trace = read_light("0 20 0 1 1\n\n100 30 0\r\n100\t40 0 2\n250 10 0\n").unwrap();
+        let lines = trace.lines().iter().map(|line| {
+            let [time, base] = [line.time.since(Time::ZERO), line.base_delay].map(millis);
+            (time, base, line.first)
+        });
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(lines, [(0, 20, 0), (100, 30, 3), (100, 40, 4), (250, 10, 6)]);
+        assert_eq!((trace.opportunity_count(), millis(trace.period())), (7, 250));
+    }
+
+    #[test]
+    fn a_light_trace_that_is_wrong_is_refused_with_its_line() {
+        let with = |line: &str| refused(read_light(&format!("0 20 0\n5 20 0\n\n{line}\n9 20 0\n")));
+        assert_eq!(
+            with("4 20 0"),
+            "4: the time 4 ms is before 5 ms, that of the line before; times must not go back"
+        );
+        assert_eq!(
+            with("6 20 0 3 2"),
+            "4: the opportunity at 2 ms comes after that at 3 ms; those of a train must not go back"
+        );
+        let form = "each line is a time, a base delay and opportunities in whole milliseconds, such as \
+                    0 20 0 1 2";
+        assert_eq!(
+            with("6 20 0 -1"),
+            format!("4: \"-1\" is no opportunity from 0 to 3600000 ms; {form}")
+        );
+        assert_eq!(
+            with("6 3600001 0"),
+            format!("4: \"3600001\" is no base delay from 0 to 3600000 ms; {form}")
+        );
+        assert!(with("1.5 20 0").starts_with("4: \"1.5\" is no time from 0 to 1000000000000 ms"));
+        for short in ["6", "6 20"] {
+            assert_eq!(with(short), format!("4: there is no opportunity; {form}"));
+        }
+        assert_eq!(
+            refused(read_light("\n\n")),
+            "1: the trace is empty; at least three lines is needed"
+        );
+        assert_eq!(
+            refused(read_light("0 20 0\n9 20 0\n")),
+            "2: 2 lines only; a light trace has three or more"
+        );
+        let zero = refused(read_light("0 20 0\n0 20 0\n0 20 0\n"));
+        assert!(zero.starts_with("3: the last time is 0 ms"), "{zero}");
     }
 }

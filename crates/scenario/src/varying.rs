@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use ontempo_foundation::{Duration, RandomStream, Rate, Time};
 use ontempo_network::{
-    Capacity, Opportunities, RateLaw, RateSteps, Schedule, ScheduleError, Steps, Timeline,
+    Capacity, CellReplay, Opportunities, RateLaw, RateSteps, Schedule, ScheduleError, Steps,
+    Timeline,
 };
 
 use crate::model::{Event, LinkSpec, MarkovState, Outage, Scenario, ScheduleSpec};
 use crate::random;
-use crate::traces::{TraceRow, read_csv, read_mahimahi};
+use crate::traces::{TraceRow, read_csv, read_light, read_mahimahi};
 
 /// Nothing leaves.
 const NOTHING: Rate = Rate::from_bits_per_sec(0);
@@ -39,6 +40,7 @@ struct Base {
     rate: RateLaw,
     delay: Option<Steps<Option<Duration>>>,
     loss: Option<Steps<Option<f64>>>,
+    cellreplay: Option<CellReplay>,
 }
 
 /// The schedule of a link alone, in a run of this duration; `drawn_as` names its streams.
@@ -100,15 +102,25 @@ impl<'a> Schedules<'a> {
         drawn_as: &str,
     ) -> Result<Schedule, ScheduleError> {
         let base = match &spec.schedule {
-            None => Base { rate: RateLaw::Constant(spec.rate), delay: None, loss: None },
+            None => Base::of_rate(RateLaw::Constant(spec.rate)),
             Some(ScheduleSpec::Csv { text, repeat_every, .. }) => {
                 let rows = read_csv(text.as_deref().unwrap_or_default()).unwrap_or_default();
                 base(spec, &rows, *repeat_every)?
             }
             Some(ScheduleSpec::Mahimahi { text, .. }) => {
                 let times = read_mahimahi(text.as_deref().unwrap_or_default()).unwrap_or_default();
-                let rate = RateLaw::Opportunities(Arc::new(Opportunities::new(times)?));
-                Base { rate, delay: None, loss: None }
+                Base::of_rate(RateLaw::Opportunities(Arc::new(Opportunities::new(times)?)))
+            }
+            Some(ScheduleSpec::Cellreplay {
+                light_text, heavy_text, timer, opportunity, ..
+            }) => {
+                let light = read_light(light_text.as_deref().unwrap_or_default());
+                let light = light.map_err(|_| ScheduleError::Empty)?;
+                let times = read_mahimahi(heavy_text.as_deref().unwrap_or_default());
+                let heavy = Opportunities::of_size(times.unwrap_or_default(), *opportunity)?;
+                let cell = CellReplay { light, timer: *timer, opportunity: *opportunity };
+                let rate = RateLaw::Opportunities(Arc::new(heavy));
+                Base { cellreplay: Some(cell), ..Base::of_rate(rate) }
             }
             Some(ScheduleSpec::Periodic { steps }) => {
                 let mut time = Time::ZERO;
@@ -141,6 +153,7 @@ impl<'a> Schedules<'a> {
                     rate: rate_law(values.rate, period)?,
                     delay: optional(values.delay, period)?,
                     loss: optional(values.loss, period)?,
+                    cellreplay: None,
                 }
             }
         };
@@ -148,7 +161,14 @@ impl<'a> Schedules<'a> {
         let values = |event: &Event| event.set.delay;
         let delay = timeline(base.delay, events, values)?;
         let loss = timeline(base.loss, events, |event| event.set.loss)?;
-        Ok(Schedule { capacity: Capacity::new(rate)?, delay, loss })
+        let cellreplay = base.cellreplay.map(Arc::new);
+        Ok(Schedule { capacity: Capacity::new(rate)?, delay, loss, cellreplay })
+    }
+}
+
+impl Base {
+    fn of_rate(rate: RateLaw) -> Self {
+        Self { rate, delay: None, loss: None, cellreplay: None }
     }
 }
 
@@ -166,6 +186,7 @@ fn base(
         rate: rate_law(rates, period)?,
         delay: optional(from_the_start(delays.collect(), None), period)?,
         loss: optional(from_the_start(losses.collect(), None), period)?,
+        cellreplay: None,
     })
 }
 
@@ -178,6 +199,7 @@ fn changing(rows: &[TraceRow], period: Option<Duration>) -> Result<Base, Schedul
         rate: rate_law(rates, period)?,
         delay: optional(delays, period)?,
         loss: optional(losses, period)?,
+        cellreplay: None,
     })
 }
 

@@ -122,6 +122,31 @@ proptest! {
     }
 
     #[test]
+    fn an_arbitrary_light_trace_is_read_or_refused_with_its_line(
+        rows in prop::collection::vec("[0-9]{1,5}( |  |\t)[0-9]{1,4}( [0-9]{1,2}){0,3}( |\r|-)?", 0..8),
+    ) {
+        exercise::trace(rows.join("\n").as_bytes());
+    }
+
+    #[test]
+    fn lines_in_order_are_a_light_trace(
+        lines in prop::collection::vec((0u64..300, 0u64..90, prop::collection::vec(0u64..9, 1..7)), 3..20),
+    ) {
+        let mut time = 0;
+        let count = lines.len();
+        let lines = lines.into_iter().map(|(gap, base, train)| {
+            time += gap + 1;
+            let mut last = 0;
+            let train = train.into_iter().map(|gap| { last += gap; format!(" {last}") });
+            format!("{time} {base}{}", train.collect::<String>())
+        });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        let read = ontempo_scenario::traces::read_light(&text).map(|trace| trace.lines().len());
+        prop_assert_eq!(read, Ok(count));
+        exercise::trace(text.as_bytes());
+    }
+
+    #[test]
     fn arbitrary_overrides_never_panic(key in "[a-z.\"']{0,20}", value in "\\PC{0,20}") {
         if let Ok(overrides) = Overrides::parse([format!("{key}={value}")]) {
             _ = parse_with(MANY, "many.toml", &overrides);

@@ -226,6 +226,205 @@ fn bad_traces_are_refused_with_file_and_line() {
     assert!(folder.refused("s.toml").ends_with("it is not a regular file"));
 }
 
+const LIGHT: &str = "0 20 0 1 1 4\n100 40 0 2\n200 20 0\n";
+const HEAVY: &str = "3\n4\n10\n";
+
+/// A bottleneck with a pair of traces as texts, and more of its fields.
+fn pair(schedule: &str, more: &str) -> String {
+    format!(
+        "schedule = {{ kind = \"cellreplay\", light-text = '''{LIGHT}''', heavy-text = \
+         '''{HEAVY}'''{schedule} }}\n{more}"
+    )
+}
+
+#[test]
+fn a_pair_of_traces_is_read_from_its_files_and_becomes_part_of_the_scenario() {
+    let fields = "schedule = { kind = \"cellreplay\", light = \"l.txt\", heavy = \"h.txt\", timer = \
+                  \"25 ms\" }";
+    let files = [("s.toml", &*text(fields, "")), ("l.txt", LIGHT), ("h.txt", HEAVY)];
+    let folder = Folder::new("pair", &files);
+    let scenario = load(folder.0.join("s.toml")).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scenario, read(&pair(", timer = \"25 ms\"", ""), ""));
+    assert!(!scenario.canonical().contains("l.txt"), "{}", scenario.canonical());
+    let layout = scenario.layout(1).expect("it can be laid out");
+    let schedule = schedule(&layout, "bottleneck");
+    let cell = schedule.cellreplay.as_ref().expect("it has the pair");
+    let millis = Duration::from_millis;
+    assert_eq!((cell.timer, cell.opportunity.get()), (millis(25), 1400));
+    let delay = |at| schedule.delay_at(Time::ZERO + millis(at));
+    assert_eq!([0, 50, 100, 250].map(delay), [20, 30, 40, 30].map(|delay| Some(millis(delay))));
+    // Three opportunities of 1,400 bytes in 10 ms.
+    assert_eq!(schedule.capacity.rate_at(at(1)), mbit(3.36));
+    let larger = read(&pair(", opportunity = \"1500 B\"", ""), "").layout(1).expect("it can");
+    assert_eq!(self::schedule(&larger, "bottleneck").capacity.rate_at(at(1)), mbit(3.6));
+    let words = scenario.explain().split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "a CellReplay pair of traces (light: 3 trains in 200 ms, base delays of 20 ms to \
+                    40 ms, 2 opportunities on average; heavy: 3 opportunities in 10 ms (3.36 Mbit/s); of \
+                    1400 bytes each, a new train after 25 ms)";
+    assert!(words.contains(expected), "{words}");
+}
+
+#[test]
+fn a_bad_pair_of_traces_is_refused_with_file_and_line() {
+    let scenario =
+        text("schedule = { kind = \"cellreplay\", light = \"l.txt\", heavy = \"h.txt\" }", "");
+    let refused = |light: &str, heavy: &str| {
+        let files = [("s.toml", &*scenario), ("l.txt", light), ("h.txt", heavy)];
+        Folder::new("bad-pair", &files).refused("s.toml")
+    };
+    let light = |light: &str| refused(light, HEAVY);
+    assert_eq!(
+        light("0 20 0\n9 20 0\n8 20 0\n"),
+        "l.txt:3: topology.bottleneck.schedule.light: the time 8 ms is before 9 ms, that of the line \
+         before; times must not go back"
+    );
+    let error = light("0 20 0\n9 20 -1\n10 20 0\n");
+    let expected =
+        "l.txt:2: topology.bottleneck.schedule.light: \"-1\" is no opportunity from 0 to";
+    assert!(error.starts_with(expected), "{error}");
+    let of_light = "topology.bottleneck.schedule.light: ";
+    assert!(light("").starts_with(&format!("l.txt:1: {of_light}the trace is empty")));
+    assert!(light("0 1 0\n9 1 0\n").starts_with(&format!("l.txt:2: {of_light}2 lines only")));
+    let of_heavy = "topology.bottleneck.schedule.heavy: ";
+    assert!(refused(LIGHT, "").starts_with(&format!("h.txt:1: {of_heavy}the trace is empty")));
+    assert!(
+        refused(LIGHT, "2\n1\n").starts_with(&format!("h.txt:2: {of_heavy}1 ms is before 2 ms"))
+    );
+    assert!(
+        refused(LIGHT, "0\n").starts_with(&format!("h.txt:1: {of_heavy}the last time is 0 ms"))
+    );
+    let error = refused("0 1 0\n", "x\n");
+    assert!(error.contains("l.txt:1: ") && error.contains("h.txt:1: "), "both: {error}");
+}
+
+#[test]
+fn what_a_pair_of_traces_cannot_mean_is_refused() {
+    let of = |field: &str| format!("topology.bottleneck.{field}: ");
+    for (queue, is_right) in [
+        ("drop-tail\", limit = \"20 packets", true),
+        ("red\", limit = \"60 packets\", ecn = true, max-p = 0.1, mean-packet = \"500 B", false),
+        ("pie", false),
+        ("codel", false),
+        ("fq-codel", false),
+        ("dualpi2", false),
+        ("wfq", false),
+        ("cbq", false),
+    ] {
+        let more = text(&pair("", &format!("queue = {{ kind = \"{queue}\" }}")), "");
+        let error = parse(&more, "s.toml").err().map(|error| error.to_string());
+        let expected = of("queue") + "the queue of a CellReplay pair of traces is a drop-tail one";
+        assert_eq!(error.is_none(), is_right, "{queue}: {error:?}");
+        assert!(error.is_none_or(|error| error.contains(&expected)), "{queue}");
+    }
+    let cases = [
+        ("", "reordering = true", "reordering", "keep their order"),
+        ("", "outages = [{ at = \"1 s\", for = \"1 s\" }]", "outages", "part of the traces"),
+        ("", "aggregation = { every = \"5 ms\" }", "aggregation", "says itself when packets leave"),
+        (", timer = \"2 h\"", "", "schedule.timer", "at most 1 h"),
+        (", opportunity = \"0 B\"", "", "schedule.opportunity", "carries nothing"),
+        (", light = \"l.txt\"", "", "schedule.light", "a text cannot name files"),
+    ];
+    for (schedule, more, field, what) in cases {
+        let error = refused(&pair(schedule, more), "");
+        let is_named = error.contains(&of(field)) || what.starts_with("a text");
+        assert!(is_named && (error.contains(what) || error.contains("leave one out")), "{error}");
+    }
+    let law = text(&pair("", ""), "").replacen(
+        "delay = \"20 ms\"",
+        "delay = { kind = \"exponential\", mean = \"20 ms\" }",
+        1,
+    );
+    let error = parse(&law, "s.toml").expect_err("a law").to_string();
+    assert!(error.contains("takes the place of the delay"), "{error}");
+    let without = "schedule = { kind = \"cellreplay\", heavy-text = \"5\" }";
+    assert!(refused(without, "").contains("there is no trace; write light = \"trace.txt\""));
+    let both = "schedule = { kind = \"cellreplay\", light-text = \"x\", heavy-text = \"y\" }";
+    let error = refused(both, "");
+    assert!(error.contains("schedule.light-text: line 1: \"x\" is no time"), "{error}");
+    assert!(error.contains("schedule.heavy-text: line 1: \"y\" is no time"), "{error}");
+}
+
+#[test]
+fn no_event_changes_a_link_that_follows_a_pair_of_traces() {
+    let event =
+        |link: &str| format!("[[events]]\nat = \"1 s\"\nlink = \"{link}\"\nset = {{ loss = 0.1 }}");
+    let error = refused(&pair("", ""), &event("bottleneck"));
+    assert!(error.contains("events[0].link: the link follows a CellReplay pair"), "{error}");
+    parse(&text(&pair("", ""), &event("reverse")), "s.toml").expect("another link");
+    // An access link, as packets leave the host; back, it has no schedule.
+    let light = pair("", "");
+    let schedule = light.trim();
+    let access = text("", "EVENT").replace(
+        "[topology.access]\n",
+        &format!(
+            "[topology.access]\n{schedule}\nback = {{ rate = \"9 Mbit/s\", delay = \"1 ms\" }}\n"
+        ),
+    );
+    for (link, is_refused) in [
+        ("video.0.source -> left", true),
+        ("left -> video.0.source", false),
+        ("video.0.sink -> right", true),
+        ("right -> video.0.sink", false),
+    ] {
+        let read = parse(&access.replace("EVENT", &event(link)), "s.toml");
+        assert_eq!(read.is_err(), is_refused, "{link}: {read:?}");
+    }
+}
+
+#[test]
+fn a_file_that_many_links_name_is_read_once_and_all_traces_together_are_bounded() {
+    use std::fmt::Write as _;
+    let graph = |count: usize, schedule: &str| {
+        let mut text =
+            "duration = \"9 s\"\n[flows.f]\nfrom = \"a\"\nto = \"n0\"\napplication = { kind \
+                        = \"ftp\" }\ntransport = { kind = \"tcp\" }\n[topology]\nkind = \"graph\"\n"
+                .to_owned();
+        for place in 0..count {
+            write!(
+                text,
+                "[[topology.links]]\nfrom = \"a\"\nto = \"n{place}\"\nrate = \"1 Mbit/s\"\ndelay = \"1 \
+                 ms\"\nschedule = {{ {schedule} }}\n"
+            )
+            .expect("a text can be written");
+        }
+        text
+    };
+    let begun = std::time::Instant::now();
+    // A device that never ends, under every field that takes a file.
+    for schedule in [
+        "kind = \"mahimahi\", file = \"/dev/zero\"",
+        "kind = \"csv\", file = \"/dev/zero\"",
+        "kind = \"cellreplay\", light = \"/dev/zero\", heavy = \"/dev/zero\"",
+    ] {
+        let folder = Folder::new("endless", &[("s.toml", &graph(2_000, schedule))]);
+        let error = folder.refused("s.toml");
+        let fields = schedule.matches("/dev/zero").count();
+        assert_eq!(error.matches("/dev/zero: it is not a regular file").count(), 2_000 * fields);
+    }
+    // A file without an end that the system takes for a regular one, named by 2,000 links.
+    let schedule = "kind = \"cellreplay\", light = \"hole\", heavy = \"hole\"";
+    let folder = Folder::new("hole", &[("s.toml", &graph(2_000, schedule))]);
+    let hole = fs::File::create(folder.0.join("hole")).expect("a file");
+    hole.set_len(1 << 40).expect("a file may have holes");
+    let error = folder.refused("s.toml");
+    assert_eq!(error.matches("hole is too large; a trace has at most 32 MiB").count(), 4_000);
+    // Set on the command line.
+    let folder = Folder::new("set", &[("s.toml", &text("", ""))]);
+    let zero = "schedule={ kind = \"mahimahi\", file = \"/dev/zero\" }";
+    let links = ["bottleneck", "reverse", "access"].map(|link| format!("topology.{link}.{zero}"));
+    let overrides = Overrides::parse(&links).expect("they are overrides");
+    let error = load_with(folder.0.join("s.toml"), &overrides).expect_err("refused").to_string();
+    assert!(error.contains("/dev/zero: it is not a regular file"), "{error}");
+    // 9 traces of 30 MiB have more than 256 MiB.
+    let trace = "1\n".repeat(15 << 20) + "2\n";
+    let schedule = "kind = \"mahimahi\", file = \"long\"";
+    let folder = Folder::new("long", &[("s.toml", &graph(2_000, schedule)), ("long", &trace)]);
+    let error = folder.refused("s.toml");
+    assert_eq!(error.matches("have more than 256 MiB").count(), 1, "{error}");
+    let took = begun.elapsed();
+    assert!(took < std::time::Duration::from_secs(30), "{took:?}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_with_its_field() {
     let schedule = |text: &str| refused(&format!("schedule = {{ {text} }}"), "");

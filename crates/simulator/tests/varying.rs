@@ -100,6 +100,121 @@ fn opportunities_carry_what_they_allow_and_no_more() {
     }
 }
 
+/// Ten flows that send a packet of 1,400 bytes each at once, each 50 ms.
+const BURSTS: &str = r#"
+    duration = "10 s"
+    [topology]
+    kind = "dumbbell"
+    access = { rate = "1 Gbit/s", delay = "1 ms" }
+    [topology.bottleneck]
+    rate = "4 Mbit/s"
+    delay = "20 ms"
+    queue = { kind = "drop-tail", limit = "LIMIT packets" }
+    [topology.bottleneck.schedule]
+    kind = "cellreplay"
+    light-text = "0 20 0 5 10 15\n400 20 0 5 10 15\n5000 40 0 5 10 15\n"
+    heavy-text = "3\n"
+    timer = "10 ms"
+    [topology.reverse]
+    rate = "8 Mbit/s"
+    delay = "20 ms"
+    [flows.bursts]
+    count = 10
+    application = { kind = "cbr", interval = "50 ms" }
+    transport = { kind = "udp", packet = "1400 B" }
+    [measure]
+    messages = true
+    packets = ["bottleneck"]
+"#;
+
+/// How long after each burst its packets arrived, in milliseconds.
+fn after_bursts(results: &Results) -> Vec<(f64, Vec<f64>)> {
+    let sent = numbers(results, "messages", "sent_s");
+    let received = numbers(results, "messages", "received_s");
+    let bursts = (0..190).map(|burst| {
+        let begins = f64::from(burst) * 0.05;
+        let of_burst = sent.iter().zip(&received);
+        let of_burst =
+            of_burst.filter(|(sent, _)| ((*sent + 0.001) / 0.05).floor() == f64::from(burst));
+        let mut after: Vec<f64> = of_burst.map(|(_, received)| (received - begins) * 1e3).collect();
+        after.sort_by(f64::total_cmp);
+        (begins * 1e3, after)
+    });
+    bursts.collect()
+}
+
+#[test]
+fn bursts_leave_as_trains_and_what_is_more_by_the_heavy_trace() {
+    let run = |limit: &str| {
+        let scenario = ontempo_scenario::parse(&BURSTS.replace("LIMIT", limit), "bursts.toml");
+        let simulation = Simulation::new(&scenario.expect("it is valid"), 1).expect("it is set up");
+        simulation.run(&Control::default()).expect("nobody cancels it")
+    };
+    let results = run("50");
+    for (begins, after) in after_bursts(&results) {
+        assert_eq!(after.len(), 10, "at {begins} ms");
+        // The base delay falls by 20 ms: packets of the burst before are still in the queue.
+        if begins == 5000.0 {
+            assert!(after.iter().all(|millis| *millis > 22.0), "{after:?}");
+            continue;
+        }
+        // Two access links of 1 ms, and up to 0.3 ms in which hosts send.
+        let arrives = |millis: f64, expected: f64, what: &str| {
+            let late = millis - expected;
+            assert!((0.0..0.4).contains(&late), "{what} at {begins} ms: {millis}, {expected}");
+        };
+        // The base delay rises from 20 to 40 ms.
+        let base = if begins < 400.0 { 20.0 } else { 20.0 + (begins - 400.0) / 230.0 };
+        let base =
+            if begins < 5000.0 { base } else { 20.0f64.max(20.0 + (begins - 5400.0) / 230.0) };
+        for (place, opportunity) in [0.0, 5.0, 10.0, 15.0].into_iter().enumerate() {
+            arrives(after[place], base + opportunity + 2.0, "light");
+        }
+        // Released with the fourth: the next opportunities of the heavy trace, each 3 ms. The last access
+        // link takes 1 ms and 11.2 us.
+        let released = begins + after[3] - 1.0112;
+        let first = (released / 3.0).floor() * 3.0 + 3.0 - begins + 1.0112;
+        for (place, millis) in after[4..].iter().enumerate() {
+            let expected = first + 3.0 * place as f64;
+            assert!(
+                (millis - expected).abs() < 1e-3,
+                "heavy at {begins} ms: {after:?}, {expected}"
+            );
+        }
+    }
+    let capacity = &results.table("capacity").expect("it is there").batch;
+    assert_eq!(capacity.num_rows(), 100);
+    // 1,400 bytes each 3 ms, but for the opportunities at the ends of rows.
+    let rates = numbers(&results, "capacity", "rate_bps");
+    assert!(rates.iter().all(|rate| (rate / 3.733e6 - 1.0).abs() < 0.04), "{rates:?}");
+    let delays = numbers(&results, "capacity", "delay_s");
+    assert!((delays[0] - 0.02).abs() < 1e-9 && (delays[49] - 0.0395652).abs() < 1e-6, "{delays:?}");
+    // What does not find a place in the queue is dropped: one is next to leave and two wait.
+    let dropped = count(&run("2"), "dropped_full");
+    assert!((3 * 195..=3 * 200).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn a_pair_of_traces_gives_the_same_tables_again() {
+    let text = RUN.replace("QUEUE", QUEUES[0]).replace(
+        "MORE",
+        "schedule = { kind = \"cellreplay\", timer = \"8 ms\", light-text = '''0 20 0 1 1 1\n300 40 0 \
+         2 2\n700 15 0 1\n''', heavy-text = '''1\n3\n4\n''' }",
+    );
+    let run = || {
+        let scenario = ontempo_scenario::parse(&text, "pair.toml").expect("it is valid");
+        let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+        simulation.run(&Control::default()).expect("nobody cancels it")
+    };
+    let (one, other) = (run(), run());
+    for (one, other) in one.tables.iter().zip(&other.tables) {
+        assert_eq!(one, other);
+    }
+    // TCP fills the heavy trace, 8.4 Mbit/s, but for its sawtooth; trains add to it.
+    let carried = megabits(&one) / 18.0;
+    assert!((6.0..12.0).contains(&carried), "{carried} Mbit/s");
+}
+
 #[test]
 fn during_an_outage_nothing_arrives_and_afterwards_it_goes_on() {
     let outage = "outages = [{ at = \"10 s\", for = \"1 s\" }]";

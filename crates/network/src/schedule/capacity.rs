@@ -10,7 +10,7 @@ use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
 use super::steps::{ScheduleError, Steps, check_parts};
 
-/// What leaves at one opportunity of a mahimahi trace.
+/// What leaves at one opportunity of a mahimahi trace, unless its reader says otherwise.
 pub const OPPORTUNITY: Bytes = Bytes::new(1500);
 
 /// Work of a byte.
@@ -23,7 +23,7 @@ pub enum RateLaw {
     Constant(Rate),
     /// At rates that change at known times.
     Steps(Arc<RateSteps>),
-    /// In opportunities to send 1,500 bytes at once.
+    /// In opportunities to send so many bytes at once.
     Opportunities(Arc<Opportunities>),
 }
 
@@ -37,7 +37,8 @@ pub struct RateSteps {
     of_period: u128,
 }
 
-/// Times at each of which up to 1,500 bytes leave; they repeat after the last of them.
+/// Times at each of which up to 1,500 bytes leave, or as many as are given; they repeat after the last
+/// of them.
 ///
 /// The format of the network emulator mahimahi (Netravali et al., "Mahimahi: accurate
 /// record-and-replay for HTTP", USENIX ATC 2015): a packet may use the rest of one opportunity and a
@@ -47,6 +48,8 @@ pub struct Opportunities {
     /// Ascending; several may be equal. The last is the period.
     times: Box<[Time]>,
     period: Duration,
+    /// What leaves at each.
+    size: Bytes,
 }
 
 /// A link's capacity over the whole run: laws, each from a time on.
@@ -129,12 +132,20 @@ impl RateSteps {
 }
 
 impl Opportunities {
-    /// Opportunities at these times, ascending, where several may be equal; they repeat after the
-    /// last.
+    /// Opportunities of 1,500 bytes at these times, ascending, where several may be equal; they repeat
+    /// after the last.
     ///
     /// # Errors
     /// There is none, the times go back, or the last is zero.
     pub fn new(times: Vec<Time>) -> Result<Self, ScheduleError> {
+        Self::of_size(times, OPPORTUNITY)
+    }
+
+    /// Opportunities of `size`, more than 0.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_size(times: Vec<Time>, size: Bytes) -> Result<Self, ScheduleError> {
         let Some(last) = times.last() else { return Err(ScheduleError::Empty) };
         if let Some(place) = times.windows(2).position(|pair| pair[0] > pair[1]) {
             return Err(ScheduleError::Backwards(place + 1));
@@ -143,12 +154,12 @@ impl Opportunities {
         if period == Duration::ZERO {
             return Err(ScheduleError::ShortPeriod(period));
         }
-        Ok(Self { times: times.into(), period })
+        Ok(Self { times: times.into(), period, size: size.max(Bytes::new(1)) })
     }
 
     /// The rate that the opportunities amount to.
     pub fn mean_rate(&self) -> Rate {
-        Rate::of(OPPORTUNITY * self.times.len() as u64, self.period)
+        Rate::of(self.size * self.times.len() as u64, self.period)
     }
 
     /// How many there are before they repeat.
@@ -161,15 +172,20 @@ impl Opportunities {
         self.period
     }
 
+    /// Work of one.
+    fn work(&self) -> u128 {
+        u128::from(self.size.get()) * BYTE
+    }
+
     fn by(&self, time: Time) -> u128 {
         let (periods, phase) =
             (time.as_nanos() / self.period.as_nanos(), time.as_nanos() % self.period.as_nanos());
         let within = self.times.partition_point(|one| one.as_nanos() <= phase);
-        (u128::from(periods) * self.times.len() as u128 + within as u128) * opportunity()
+        (u128::from(periods) * self.times.len() as u128 + within as u128) * self.work()
     }
 
     fn when(&self, amount: u128) -> Time {
-        let place = amount.div_ceil(opportunity()).saturating_sub(1);
+        let place = amount.div_ceil(self.work()).saturating_sub(1);
         let count = self.times.len() as u128;
         let (periods, within) = (place / count, (place % count) as usize);
         let begun = periods.saturating_mul(u128::from(self.period.as_nanos()));
@@ -294,10 +310,6 @@ impl Capacity {
         let part = &self.parts[self.place(time)];
         part.before + (part.law.by(time) - part.skipped)
     }
-}
-
-const fn opportunity() -> u128 {
-    OPPORTUNITY.get() as u128 * BYTE
 }
 
 fn work(rate: Rate, span: Duration) -> u128 {

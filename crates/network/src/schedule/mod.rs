@@ -7,8 +7,12 @@ mod steps;
 mod tests;
 
 pub use capacity::{Capacity, OPPORTUNITY, Opportunities, RateLaw, RateSteps, Sent};
+use std::sync::Arc;
+
 use ontempo_foundation::{Duration, Rate, Time};
 pub use steps::{ScheduleError, Steps, Timeline};
+
+use crate::CellReplay;
 
 /// How one direction of a link changes during a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +24,9 @@ pub struct Schedule {
     /// The probability, 0 to 1, that a packet is lost; `None`, or `None` at a time: by the loss
     /// model of the link's parameters.
     pub loss: Option<Timeline<Option<f64>>>,
+    /// A pair of traces: `capacity` is the heavy one, and its base delay replaces `delay`. Only a
+    /// [`Link`](crate::Link) follows it.
+    pub cellreplay: Option<Arc<CellReplay>>,
 }
 
 impl Schedule {
@@ -30,8 +37,11 @@ impl Schedule {
         self.capacity.next_change(time).min(delay).min(loss)
     }
 
-    /// The delay at `time`, if it is scheduled.
+    /// The delay at `time`, if it is scheduled; of a pair of traces, the base delay.
     pub fn delay_at(&self, time: Time) -> Option<Duration> {
+        if let Some(cell) = &self.cellreplay {
+            return Some(cell.light.base_delay(time));
+        }
         self.delay.as_ref().and_then(|delay| delay.at(time))
     }
 

@@ -26,6 +26,8 @@ pub enum ScheduleError {
     Backwards(usize),
     /// The schedule repeats before its last step begins, or at once.
     ShortPeriod(Duration),
+    /// A light trace of so few lines.
+    FewLines(usize),
 }
 
 impl fmt::Display for ScheduleError {
@@ -37,6 +39,7 @@ impl fmt::Display for ScheduleError {
             Self::ShortPeriod(period) => {
                 write!(f, "a schedule cannot repeat after {period}, before its last step")
             }
+            Self::FewLines(count) => write!(f, "a light trace of {count} lines is too short"),
         }
     }
 }

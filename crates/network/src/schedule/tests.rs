@@ -60,7 +60,7 @@ fn parameters(queue: Queue) -> LinkParameters {
 }
 
 fn of_rate(capacity: Capacity) -> Schedule {
-    Schedule { capacity, delay: None, loss: None }
+    Schedule { capacity, delay: None, loss: None, cellreplay: None }
 }
 
 fn link(queue: Queue, schedule: Schedule) -> Link {
@@ -122,7 +122,8 @@ fn a_shorter_delay_does_not_let_a_packet_overtake_unless_reordering_is_allowed()
     let steps = [(at(0), Some(Duration::from_millis(50))), (at(10), Some(Duration::ZERO))];
     let delay = Timeline::new(vec![(Time::ZERO, Steps::new(steps, None).unwrap())]).unwrap();
     let capacity = only(RateLaw::Constant(rate(MEGABIT)));
-    let schedule = Arc::new(Schedule { capacity, delay: Some(delay), loss: None });
+    let schedule =
+        Arc::new(Schedule { capacity, delay: Some(delay), loss: None, cellreplay: None });
     for (reordering, second) in [(false, at(58)), (true, at(16))] {
         let parameters = LinkParameters { reordering, ..parameters(Queue::unlimited()) };
         let mut link = varying(parameters, schedule.clone());
@@ -136,7 +137,7 @@ fn losses_have_the_probability_of_the_time_at_which_the_last_bit_leaves() {
     let steps = [(at(0), Some(0.0)), (at(1000), Some(1.0)), (at(2000), None)];
     let loss = Timeline::new(vec![(Time::ZERO, Steps::new(steps, None).unwrap())]).unwrap();
     let capacity = only(RateLaw::Constant(rate(MEGABIT)));
-    let schedule = Arc::new(Schedule { capacity, delay: None, loss: Some(loss) });
+    let schedule = Arc::new(Schedule { capacity, delay: None, loss: Some(loss), cellreplay: None });
     let own = LossModel::trace([0], None).unwrap();
     let parameters = LinkParameters { loss: own, ..parameters(Queue::unlimited()) };
     let mut link = varying(parameters, schedule);

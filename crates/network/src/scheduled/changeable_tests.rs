@@ -38,7 +38,7 @@ fn schedule(base: &RateLaw, changes: &[Change]) -> Arc<Schedule> {
     let delay = Timeline::new([none].into_iter().chain(delays).collect()).unwrap();
     let none = (Time::ZERO, Steps::constant(None));
     let loss = Timeline::new([none].into_iter().chain(losses).collect()).unwrap();
-    Arc::new(Schedule { capacity, delay: Some(delay), loss: Some(loss) })
+    Arc::new(Schedule { capacity, delay: Some(delay), loss: Some(loss), cellreplay: None })
 }
 
 fn scheduled(discipline: Box<dyn Discipline>, schedule: Arc<Schedule>) -> ScheduledLink {

@@ -1,11 +1,11 @@
 //! Phrases for links that change.
 
-use ontempo_foundation::{Duration, Rate, Time, math};
+use ontempo_foundation::{Bytes, Duration, Rate, Time, math};
 use ontempo_network::{OPPORTUNITY, Schedule};
 
 use super::words;
 use crate::model::{DelayVariation, Episode, Event, LinkSpec, RateVariation, ScheduleSpec};
-use crate::traces::{TraceRow, read_csv, read_mahimahi};
+use crate::traces::{TraceRow, read_csv, read_light, read_mahimahi};
 
 /// A higher mean is that of a link whose rate is unlimited at times.
 const MAX_MEAN: Rate = Rate::from_bits_per_sec(1_000_000_000_000_000);
@@ -22,13 +22,15 @@ pub(super) fn link(spec: &LinkSpec) -> Vec<String> {
             parts.push(format!("changed by a table of {}{again}", table(&rows)));
         }
         Some(ScheduleSpec::Mahimahi { text, .. }) => {
-            let times = read_mahimahi(text.as_deref().unwrap_or_default()).unwrap_or_default();
-            let span = times.last().map_or(Duration::ZERO, |last| last.since(Time::ZERO));
-            let mean = Rate::of(OPPORTUNITY * times.len() as u64, span);
-            let count = words::grouped(times.len() as u64);
+            parts
+                .push(format!("a mahimahi trace of {}", opportunities(text.as_ref(), OPPORTUNITY)));
+        }
+        Some(ScheduleSpec::Cellreplay { light_text, heavy_text, timer, opportunity, .. }) => {
+            let light = light(light_text.as_ref());
+            let heavy = opportunities(heavy_text.as_ref(), *opportunity);
             parts.push(format!(
-                "a mahimahi trace of {count} opportunities in {span} ({})",
-                words::rounded_rate(mean)
+                "a CellReplay pair of traces (light: {light}; heavy: {heavy}; of {opportunity} each, a \
+                 new train after {timer})"
             ));
         }
         Some(ScheduleSpec::Periodic { steps }) => {
@@ -52,6 +54,30 @@ pub(super) fn link(spec: &LinkSpec) -> Vec<String> {
         parts.push(format!("{count} of {total}{together}"));
     }
     parts
+}
+
+/// `500 opportunities in 1 s (6 Mbit/s)`.
+fn opportunities(text: Option<&String>, size: Bytes) -> String {
+    let times = read_mahimahi(text.map_or("", String::as_str)).unwrap_or_default();
+    let span = times.last().map_or(Duration::ZERO, |last| last.since(Time::ZERO));
+    let mean = words::rounded_rate(Rate::of(size * times.len() as u64, span));
+    let count = words::grouped(times.len() as u64);
+    format!("{count} opportunities in {span} ({mean})")
+}
+
+/// `60 trains in 30 s, base delays of 18 ms to 45 ms, 40 opportunities on average`.
+fn light(text: Option<&String>) -> String {
+    let Ok(trace) = read_light(text.map_or("", String::as_str)) else { return String::new() };
+    let delays = || trace.lines().iter().map(|line| line.base_delay);
+    let (low, high) = (delays().min().unwrap_or_default(), delays().max().unwrap_or_default());
+    let delays = if low < high { format!("{low} to {high}") } else { low.to_string() };
+    let count = trace.lines().len();
+    let mean = trace.opportunity_count() as f64 / count as f64;
+    format!(
+        "{} trains in {}, base delays of {delays}, {mean:.0} opportunities on average",
+        words::grouped(count as u64),
+        trace.period()
+    )
 }
 
 /// What varies, each a phrase.

@@ -28,6 +28,10 @@ pub(crate) fn unity() -> f64 {
 pub(crate) fn packet() -> Bytes {
     Bytes::new(1000)
 }
+/// The size of the packets that CellReplay records with (its `cellular_queue`, `PACKET_SIZE`).
+pub(crate) fn cellreplay_opportunity() -> Bytes {
+    Bytes::new(1400)
+}
 pub(crate) fn red_max_p() -> f64 {
     0.1
 }

@@ -1,6 +1,6 @@
 //! How links change during a run.
 
-use ontempo_foundation::{Duration, Rate};
+use ontempo_foundation::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,35 @@ pub enum ScheduleSpec {
         /// The trace itself, instead of a file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
+    },
+    /// A pair of traces of CellReplay (Sentosa et al., NSDI 2025), of one direction of a cellular link:
+    /// what it does under light load, and under heavy load. Give each as a file or as a text. The
+    /// base delay takes the place of the link's `delay`. The queue is a drop-tail one.
+    Cellreplay {
+        /// The file of the light trace, relative to the one that names it, of at most 32 MiB. Each line,
+        /// of three or more, is a time, the base delay, and the opportunities of a packet train since its
+        /// first packet, all in whole milliseconds. It begins anew at the time of its last line.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        light: Option<String>,
+        /// The light trace itself, instead of a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        light_text: Option<String>,
+        /// The file of the heavy trace, a mahimahi trace, relative to the one that names it, of at most
+        /// 32 MiB. What finds no opportunity of its train passes the queue before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heavy: Option<String>,
+        /// The heavy trace itself, instead of a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heavy_text: Option<String>,
+        /// How long the stage of the light trace has been empty when another train begins (mm-cellular's
+        /// `long-to-short-timer`, F of CellReplay's calibration): a packet begins a train if, with the
+        /// present base delay, it is due more than this after the last release, in whole milliseconds.
+        #[serde(default)]
+        timer: Duration,
+        /// What leaves at one opportunity of either trace. CellReplay records with packets of 1,400
+        /// bytes.
+        #[serde(default = "defaults::cellreplay_opportunity")]
+        opportunity: Bytes,
     },
     /// Steps that begin anew after the last.
     Periodic {

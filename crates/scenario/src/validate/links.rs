@@ -136,7 +136,10 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
     }
     if let Some(aggregation) = &spec.aggregation {
         let path = path.key("aggregation");
-        let is_trace = matches!(spec.schedule, Some(ScheduleSpec::Mahimahi { .. }));
+        let is_trace = matches!(
+            spec.schedule,
+            Some(ScheduleSpec::Mahimahi { .. } | ScheduleSpec::Cellreplay { .. })
+        );
         let what = "a trace of opportunities says itself when packets leave; leave out one of both";
         findings.require(!is_trace, &path, what);
         self::aggregation(aggregation, &path, findings);

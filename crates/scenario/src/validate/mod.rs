@@ -13,7 +13,7 @@ use ontempo_foundation::Duration;
 
 use crate::backbone::Backbone;
 use crate::error::{Problem, ScenarioError};
-use crate::model::{Measure, Scenario};
+use crate::model::{LinkSpec, Measure, Scenario};
 use crate::nearest::{listed, nearest};
 use crate::path::FieldPath;
 
@@ -163,11 +163,24 @@ impl Scenario {
     /// Whether the layout has a link called `name`: one between routers, or one between a
     /// flow's own host and its router.
     fn has_link(&self, name: &str, backbone: &Backbone<'_>) -> bool {
-        if backbone.links.iter().any(|link| link.name == name) {
-            return true;
+        self.link_spec(name, backbone).is_some()
+    }
+
+    /// What the link called `name` is written as, if the layout has it.
+    fn link_spec<'a>(&self, name: &str, backbone: &Backbone<'a>) -> Option<&'a LinkSpec> {
+        if let Some(link) = backbone.links.iter().find(|link| link.name == name) {
+            return Some(link.spec);
         }
-        let Some((from, to)) = name.split_once(" -> ") else { return false };
-        self.is_access(from, to, backbone) || self.is_access(to, from, backbone)
+        let (from, to) = name.split_once(" -> ")?;
+        let access = |host: &str| {
+            let is_source = host.ends_with(".source");
+            if is_source { backbone.source_access } else { backbone.sink_access }
+        };
+        if self.is_access(from, to, backbone) {
+            return access(from);
+        }
+        let reaches_host = self.is_access(to, from, backbone);
+        reaches_host.then(|| access(to)).flatten().map(LinkSpec::way_back)
     }
 
     fn is_access(&self, host: &str, router: &str, backbone: &Backbone<'_>) -> bool {

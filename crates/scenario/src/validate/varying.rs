@@ -1,15 +1,16 @@
 //! Schedules, outages and events: traces that can be read, times within the run, links that exist.
 
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Bytes, Duration, Time};
 
 use super::links::MAX_DELAY;
 use super::{Findings, random};
 use crate::backbone::Backbone;
 use crate::model::{
-    LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, Scenario, ScheduleSpec,
+    Delay, LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, QueueSpec, Scenario,
+    ScheduleSpec,
 };
 use crate::path::FieldPath;
-use crate::traces::{TraceError, read_csv, read_mahimahi};
+use crate::traces::{TraceError, read_csv, read_light, read_mahimahi};
 
 /// The most outages of a link, events of a scenario, or steps of a schedule that are written out.
 const MAX_ITEMS: usize = 10_000;
@@ -22,6 +23,9 @@ pub(super) fn link(spec: &LinkSpec, duration: Duration, path: &FieldPath, findin
         self::schedule(schedule, duration, &path.key("schedule"), findings);
         if matches!(schedule, ScheduleSpec::Random { .. }) {
             random::link(spec, duration, path, findings);
+        }
+        if let ScheduleSpec::Cellreplay { .. } = schedule {
+            cellreplay(spec, path, findings);
         }
     }
     let path = path.key("outages");
@@ -45,6 +49,12 @@ pub(super) fn events(scenario: &Scenario, backbone: &Backbone<'_>, findings: &mu
             let known = backbone.links.iter().map(|link| link.name.as_str());
             findings.unknown(&path.key("link"), "link", &event.link, known);
         }
+        let spec = scenario.link_spec(&event.link, backbone);
+        if let Some(ScheduleSpec::Cellreplay { .. }) = spec.and_then(|spec| spec.schedule.as_ref())
+        {
+            let what = "the link follows a CellReplay pair of traces, which no event changes; leave it out";
+            findings.add(&path.key("link"), what);
+        }
         let path = path.key("set");
         let what = "nothing changes; write set = { rate = \"2 Mbit/s\" }";
         findings.require(event.set != LinkChange::default(), &path, what);
@@ -55,9 +65,10 @@ pub(super) fn events(scenario: &Scenario, backbone: &Backbone<'_>, findings: &mu
 fn schedule(spec: &ScheduleSpec, duration: Duration, path: &FieldPath, findings: &mut Findings) {
     match spec {
         ScheduleSpec::Csv { file, text, repeat_every } => {
-            let Some(text) = text_of(file.as_ref(), text.as_ref(), path, findings) else { return };
+            let fields = [("file", file.as_ref()), ("text", text.as_ref())];
+            let Some(text) = text_of(fields, path, findings) else { return };
             match read_csv(text) {
-                Err(error) => misread(&error, path, findings),
+                Err(error) => misread(&error, "text", path, findings),
                 Ok(rows) => {
                     let last = rows.last().map_or(Time::ZERO, |row| row.time);
                     if let Some(every) = repeat_every
@@ -72,10 +83,27 @@ fn schedule(spec: &ScheduleSpec, duration: Duration, path: &FieldPath, findings:
             }
         }
         ScheduleSpec::Mahimahi { file, text } => {
-            let Some(text) = text_of(file.as_ref(), text.as_ref(), path, findings) else { return };
+            let fields = [("file", file.as_ref()), ("text", text.as_ref())];
+            let Some(text) = text_of(fields, path, findings) else { return };
             if let Err(error) = read_mahimahi(text) {
-                misread(&error, path, findings);
+                misread(&error, "text", path, findings);
             }
+        }
+        ScheduleSpec::Cellreplay { light, light_text, heavy, heavy_text, timer, opportunity } => {
+            let fields = [("light", light.as_ref()), ("light-text", light_text.as_ref())];
+            if let Some(Err(error)) = text_of(fields, path, findings).map(read_light) {
+                misread(&error, "light-text", path, findings);
+            }
+            let fields = [("heavy", heavy.as_ref()), ("heavy-text", heavy_text.as_ref())];
+            if let Some(Err(error)) = text_of(fields, path, findings).map(read_mahimahi) {
+                misread(&error, "heavy-text", path, findings);
+            }
+            if *timer > MAX_DELAY {
+                let what = format!("{timer} is absurd; at most 1 h will do");
+                findings.add(&path.key("timer"), what);
+            }
+            let what = "an opportunity carries nothing; write opportunity = \"1400 bytes\"";
+            findings.require(*opportunity > Bytes::ZERO, &path.key("opportunity"), what);
         }
         ScheduleSpec::Periodic { steps } => periodic(steps, &path.key("steps"), findings),
         ScheduleSpec::Markov { states } => markov(states, duration, &path.key("states"), findings),
@@ -84,28 +112,47 @@ fn schedule(spec: &ScheduleSpec, duration: Duration, path: &FieldPath, findings:
     }
 }
 
+/// The trace of a schedule, of the fields for its file and its text.
 fn text_of<'a>(
-    file: Option<&String>,
-    text: Option<&'a String>,
+    [(file_field, file), (text_field, text)]: [(&str, Option<&'a String>); 2],
     path: &FieldPath,
     findings: &mut Findings,
 ) -> Option<&'a str> {
     match (file, text) {
         (None, Some(text)) => return Some(text),
-        (None, None) => findings.add(path, "there is no trace; write file = \"trace.csv\""),
+        (None, None) => {
+            let example = if file_field == "file" { "trace.csv" } else { "trace.txt" };
+            findings.add(path, format!("there is no trace; write {file_field} = \"{example}\""));
+        }
         (Some(_), Some(_)) => {
-            findings.add(&path.key("file"), "the trace is given as `text` already; leave one out");
+            let what = format!("the trace is given as `{text_field}` already; leave one out");
+            findings.add(&path.key(file_field), what);
         }
         (Some(name), None) => {
             let what = format!("{name:?} has not been read; load the scenario from its file");
-            findings.add(&path.key("file"), what);
+            findings.add(&path.key(file_field), what);
         }
     }
     None
 }
 
-fn misread(error: &TraceError, path: &FieldPath, findings: &mut Findings) {
-    findings.add(&path.key("text"), format!("line {}: {}", error.line, error.what));
+fn misread(error: &TraceError, field: &str, path: &FieldPath, findings: &mut Findings) {
+    findings.add(&path.key(field), format!("line {}: {}", error.line, error.what));
+}
+
+/// What has no meaning on a link that follows a pair of traces.
+fn cellreplay(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
+    let is_drop_tail = matches!(spec.queue, QueueSpec::DropTail { .. });
+    let what = "the queue of a CellReplay pair of traces is a drop-tail one; write queue = { kind = \
+                \"drop-tail\", limit = \"100 packets\" }";
+    findings.require(is_drop_tail, &path.key("queue"), what);
+    let what = "packets of a CellReplay pair of traces keep their order; leave this out";
+    findings.require(!spec.reordering, &path.key("reordering"), what);
+    let what = "the base delay of the light trace takes the place of the delay, so that nothing would \
+                be drawn from a law; write delay = \"20 ms\"";
+    findings.require(matches!(spec.delay, Delay::Fixed(_)), &path.key("delay"), what);
+    let what = "an outage of a CellReplay pair of traces is part of the traces; leave this out";
+    findings.require(spec.outages.is_empty(), &path.key("outages"), what);
 }
 
 fn periodic(steps: &[PeriodicStep], path: &FieldPath, findings: &mut Findings) {
