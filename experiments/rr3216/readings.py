@@ -29,7 +29,7 @@ from typing import cast
 
 import polars as pl
 
-from ontempo.lab.claims import Verdict, World
+from ontempo.lab.claims import World
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
 from ontempo.lab.statistics import Interval, mean_interval
@@ -148,9 +148,9 @@ def compare() -> Iterator[str]:
         for name, (_, metric) in READINGS.items():
             own = _ReadAs(results.of(needed[name][claim.id]), metric)
             finding = claim.judge(cast(Results, own))
-            held = sum(check.ok is True for check in finding.checks)
-            found.append(f"{finding.verdict}, {held} of {len(finding.checks)}")
-            counted = (finding.verdict is Verdict.REPRODUCED, held, len(finding.checks))
+            held = finding.held
+            found.append(f"{held} of {len(finding.checks)}")
+            counted = (finding.holds is True, held, len(finding.checks))
             totals[name] = [a + b for a, b in zip(totals[name], counted, strict=True)]
         yield row(claim.answers, *found)
     summed = (f"{r} reproduced, {held} of {checks}" for r, held, checks in totals.values())

@@ -16,7 +16,10 @@ from ontempo.lab.report_parts import OUTCOMES
 
 MARKS = {
     Verdict.REPRODUCED: "[green]✓[/]",
-    Verdict.DIFFERS: "[red]≠[/]",
+    Verdict.REPRODUCED_UNDER: "[green]∗[/]",
+    Verdict.PARTLY: "[yellow]◐[/]",
+    Verdict.CONTRADICTED: "[red]≠[/]",
+    Verdict.INCONSISTENT: "[yellow]↔[/]",
     Verdict.UNDECIDED: "[yellow]?[/]",
     Verdict.NOT_YET: "…",
 }
@@ -50,18 +53,20 @@ def print_verdicts(report: Report, path: Path, *, as_json: bool) -> None:
 
 def _claim(console: Console, judged: Judged, width: int) -> None:
     checks = judged.finding.checks
-    held = sum(check.ok is True for check in checks)
+    held = judged.finding.held
     row = Table.grid(padding=(0, 2, 0, 0))
     for column in (1, width, len(f"{len(checks):2} of {len(checks):2}")):
         row.add_column(width=column, no_wrap=True)
     row.add_column(style="none")
     row.add_row(
-        MARKS[judged.finding.verdict],
+        MARKS[judged.verdict],
         judged.claim.id,
         f"[dim]{held:2} of {len(checks)}[/]",
         _escaped(judged.claim.title),
     )
     console.print(row)
+    if judged.judgement.reading:
+        console.print(Padding(_escaped(str(judged.judgement)), (0, 0, 0, CHECKS_INDENT)))
     for check in checks:
         if check.ok is not True:
             words = f"{MARKS[OUTCOMES[check.ok]]} [dim]{_escaped(check.sentence)}[/]"
@@ -110,10 +115,15 @@ def as_dict(report: Report, path: Path) -> dict[str, Any]:
             {
                 "id": judged.claim.id,
                 "world": judged.claim.world,
-                "verdict": judged.finding.verdict,
+                "verdict": judged.verdict,
+                "reading": judged.judgement.reading,
                 "cells": judged.cells,
                 "scaling": judged.scaling,
                 "checks": _checks(judged.finding),
+                "others": {
+                    name: {"held": found.held, "checks": _checks(found)}
+                    for name, found in judged.others.items()
+                },
             }
             for judged in report.judged
         ],
