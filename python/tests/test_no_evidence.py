@@ -46,6 +46,8 @@ def test_a_claim_is_undecided_by_tables_without_rows_and_says_what_is_missing(
 ) -> None:
     finding = claim.judge(Made(tuple(claim.cells("quick")), without_rows))
     assert finding.holds is None
+    for sentence in (claim.headline, *claim.exclusive):
+        assert finding.check(sentence), sentence
     decided = [check.sentence for check in finding.checks if check.ok is not None]
     assert not decided
     words = ("no", "missing", "0 of 0", "Too few", "0 ACKs")

@@ -5,6 +5,7 @@ expectation that follows, the cells that test it, and a function that judges the
 Judging never runs anything, so a claim can be judged again from stored cells.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -81,6 +82,11 @@ class Check:
     doubt: str = ""
 
     @property
+    def measures(self) -> bool:
+        """Whether it has values, and misses none."""
+        return bool(self.values) and not any(map(math.isnan, self.values))
+
+    @property
     def experiment(self) -> str:
         """What supports the cause; empty where nothing was tried."""
         return self.cause.experiment if isinstance(self.cause, Cause) else ""
@@ -96,7 +102,7 @@ class Finding:
 
     @property
     def holds(self) -> bool | None:
-        """Whether every check holds: False if one fails, None if one is undecided or without any."""
+        """Whether every check holds; None if there is none, or one is undecided and none fails."""
         outcomes = [check.ok for check in self.checks]
         if False in outcomes:
             return False

@@ -30,7 +30,7 @@ def judgement(claim: Claim, findings: Mapping[str, Finding]) -> Judgement:
     (primary, first), *others = findings.items()
     if claim.exclusive:
         both = [first.check(sentence) for sentence in claim.exclusive]
-        measured = all(check is not None and check.ok is not None for check in both)
+        measured = all(check is not None and check.measures for check in both)
         return Judgement(Verdict.INCONSISTENT if measured else Verdict.UNDECIDED)
     if first.holds:
         return Judgement(Verdict.REPRODUCED)
