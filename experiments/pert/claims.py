@@ -56,8 +56,8 @@ PAPER = Paper(
         Conclusion(
             "PERT outperforms RENO and CUBIC in delivering video where the rate is scarce.",
             ["pert/fig9", "pert/fig10", "pert/fig11", "pert/fig12"],
-            "Not in simulation: PERT's streams do less well than CUBIC's, and not better than RENO's"
-            " in every range. The likely causes are its small windows beside RENO, and ties where"
+            "Not in simulation: PERT's streams do less well than CUBIC's, and not better than"
+            " RENO's in every range. The likely causes are its small windows beside RENO, and ties where"
             " every stream succeeds.",
         ),
         Conclusion(
@@ -73,8 +73,8 @@ PAPER = Paper(
         Conclusion(
             "Pacing, or a correction, gives the round trip of a sender without coalescing.",
             ["pert/fig20", "pert/fig21-24", "pert/fig31", "pert/fig32-34"],
-            "Pacing does, alone on a link; with cross traffic the means are up to 8 % apart, as they"
-            " are with the correction.",
+            "Pacing does, alone on a link; with cross traffic the means are up to 8 % apart, as"
+            " they are with the correction.",
         ),
         Conclusion(
             "Pacing lessens losses and shares the link more fairly.",
