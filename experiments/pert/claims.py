@@ -57,8 +57,8 @@ PAPER = Paper(
             "PERT outperforms RENO and CUBIC in delivering video where the rate is scarce.",
             ["pert/fig9", "pert/fig10", "pert/fig11", "pert/fig12"],
             "Not in simulation: PERT's streams do less well than CUBIC's, and not better than"
-            " RENO's in every range. The likely causes are its small windows beside RENO, and ties where"
-            " every stream succeeds.",
+            " RENO's in every range. The likely causes are its small windows beside RENO, and ties"
+            " where every stream succeeds.",
         ),
         Conclusion(
             "A test with a real video confirms that PERT plays it with fewer interruptions.",

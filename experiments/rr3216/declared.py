@@ -128,16 +128,16 @@ OF_THE_RUN = Choice(
     "The total time is the run's: from the start until the last ADU is processed.",
     "(1) names the overall processing time, from the start of the transmission to the end of the"
     " delivery; figure 3's epsilon is at the end of the last ADU; (4.3) computes 40 % from the"
-    " 2,500 and 1,500 ms of 100 ADUs; (3.2) leaves infinite flows out, since latency cannot be told of"
-    " them: an ADU's could; 30 % at a loss rate of 10 % (4.1) cannot be an ADU's, nearly every one"
-    " of which waits for another's recovery.",
+    " 2,500 and 1,500 ms of 100 ADUs; (3.2) leaves infinite flows out, since latency cannot be told"
+    " of them: an ADU's could; 30 % at a loss rate of 10 % (4.1) cannot be an ADU's, nearly every"
+    " one of which waits for another's recovery.",
     "(3.3) defines T and G by one ADU.",
 )
 NO_RATE = Choice(
     "R is 0 in section 4.2 where it is no parameter: figures 8, 9 left, 10, 11, 12 and the ranges.",
     "(4.2.4) has one curve over D/Ta for all D, which is so exactly if R is 0 or in proportion to"
-    " D; the formula of figure 11 depends on rtt/Ta and n alone only if R is 0; (4.2.3) speaks of rate"
-    " control as an addition.",
+    " D; the formula of figure 11 depends on rtt/Ta and n alone only if R is 0; (4.2.3) speaks of"
+    " rate control as an addition.",
     "the captions of these figures give R = 10.",
 )
 REDIRECTED = Choice(
