@@ -44,8 +44,8 @@ RARE_ACKS = Cause(
     "a loss is revealed by an acknowledgement, so that a lost ADU arrives 374 ms after its"
     " first sending with A = 2 and 500 ms with A = 16. In order all behind it wait as long (mean"
     " total time 311 and 436 ms), out of sequence hardly any do (152 and 163 ms): G rises. Where"
-    " losses need no acknowledgement (reading “implicit loss”, section 3.1.3) it stays at 0.46 to"
-    " 0.47 from A = 1 to 16.",
+    " losses need no acknowledgement (reading “implicit loss”, section 3.1.3) it stays at 0.45 to"
+    " 0.46 from A = 1 to 16.",
     f"{READINGS} acks",
 )
 
