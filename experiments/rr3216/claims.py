@@ -66,7 +66,7 @@ PAPER = Paper(
             ["rr3216/fig6-right", "rr3216/fig12"],
             "Yes for the whole run: 0.30 at 10 % loss (reading “run”). The mean of an ADU's own"
             " total time, which the paper defines, gains 0.5. At 60 % loss the text says 90 %, the"
-            " conclusions 50 %; we find 0.74 (ADU), 0.68 (run), 0.59 (run, implicit loss), 0.93"
+            " conclusions 50 %; we find 0.74 (ADU), 0.68 (run), 0.59 (run and implicit loss), 0.93"
             " (last sending).",
         ),
         Conclusion(
@@ -80,8 +80,8 @@ PAPER = Paper(
             "The range widens with the delay alone: it pays where D is ten times Ta or more.",
             ["rr3216/fig10-left", "rr3216/fig10-right", "rr3216/fig11", "rr3216/ranges"],
             "Yes for the whole run without rate control: one curve over D/Ta, nothing below 5, the"
-            " maximum above 10, and the published ranges. With the captions' R = 10 ms the curves"
-            " do not coincide, and by arithmetic cannot.",
+            " maximum above 10, and with implicit losses the published ranges. With the captions'"
+            " R = 10 ms the curves do not coincide, and by arithmetic cannot.",
         ),
         Conclusion(
             "Window, acknowledgements and rate control matter less.",

@@ -60,16 +60,18 @@ def of_total(gain: str, total: str) -> Change:
     return lambda claim: with_results(claim, lambda results: ReadAs(results, gain, total))
 
 
+def where_simulated(change: Change) -> Change:
+    """Claims with real packets stay as they are."""
+    return lambda claim: claim if claim.world is World.EMULATION else change(claim)
+
+
 def simulated(change: Callable[[Cell], Cell]) -> Change:
     """Cells of the paper's transport are changed, where they are simulated."""
 
     def changed(cell: Cell) -> Cell:
         return change(cell) if dict(cell.labels).get("transport") == "adu" else cell
 
-    def of(claim: Claim) -> Claim:
-        return claim if claim.world is World.EMULATION else with_cells(claim, changed)
-
-    return of
+    return where_simulated(lambda claim: with_cells(claim, changed))
 
 
 def every(*changes: Change) -> Change:
@@ -179,7 +181,7 @@ READINGS = [
         simulated(told),
     ),
     Reading(
-        "run, implicit loss",
+        "run and implicit loss",
         "The choices of both.",
         [OF_THE_RUN, NO_RATE, REDIRECTED],
         every(of_total("makespan_gain", "makespan_s"), window_alone, simulated(told)),
@@ -188,7 +190,7 @@ READINGS = [
         "last sending",
         "As ADU, but for the time at which an ADU is sent.",
         [LAST_SENDING],
-        of_total("last_gain", "last_total_s"),
+        where_simulated(of_total("last_gain", "last_total_s")),
     ),
     Reading(
         "arrivals",

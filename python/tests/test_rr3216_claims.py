@@ -11,6 +11,7 @@ from conftest import EXPERIMENTS
 from made import Made, Tables
 
 from ontempo.lab.claims import Cause, Claim, Finding, Verdict, World
+from ontempo.lab.engine import NativeEngine
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.readings import judgement
 from ontempo.lab.study import Cell
@@ -23,7 +24,9 @@ CLAIMS: dict[str, Claim] = {
     if claim.world is not World.EMULATION
 }
 
-READINGS = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "rr3216").readings
+PAPER = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "rr3216")
+READINGS = PAPER.readings
+EMULATED = [claim for claim in PAPER.claims if claim.world is World.EMULATION]
 
 COUNT = 40
 WAY_S = 0.05
@@ -486,7 +489,9 @@ def test_the_primary_reading_changes_nothing_and_the_others_what_they_name(name:
     intervals = {one for one in settings(claim) if one.startswith(INTERVAL)}
     of_run = {one for one in settings(under("run", name)) if one.startswith(INTERVAL)}
     assert of_run == ({f'{INTERVAL}"0 ms"'} if fixed else intervals)
-    told = [one for one in settings(under("run, implicit loss", name)) if "loss-known-after" in one]
+    told = [
+        one for one in settings(under("run and implicit loss", name)) if "loss-known-after" in one
+    ]
     assert bool(told) is bool(intervals)
     asked = settings(under("arrivals", name))
     assert any("tells-space=false" in one for one in asked) is bool(intervals)
@@ -526,6 +531,22 @@ def test_readings_judge_by_their_total_time() -> None:
     claim = under("last sending", "fig6-right")
     found = claim.judge(made_of(claim.cells("quick"), late)).checks[0].values[0]
     assert found == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("reading", [reading.name for reading in READINGS])
+def test_every_setting_of_a_reading_is_a_scenario(reading: str) -> None:
+    engine = NativeEngine()
+    for name in CLAIMS:
+        for cell in list(under(reading, name).cells("quick"))[:: 40 if name != "fig13" else 399]:
+            engine.load(cell.scenario, cell.overrides)
+
+
+def test_real_packets_are_judged_under_each_reading_from_the_same_runs() -> None:
+    for claim in EMULATED:
+        for reading in READINGS:
+            read = reading.of(claim)
+            assert read.cells is claim.cells
+            assert (read.judge is claim.judge) is not reading.name.startswith("run")
 
 
 def test_claims_in_which_the_paper_contradicts_itself_are_inconsistent() -> None:

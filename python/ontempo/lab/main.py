@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ontempo.lab.catalogue import listings, load_rows
-from ontempo.lab.claims import Claim, Scale
+from ontempo.lab.claims import Claim, Reading, Scale
 from ontempo.lab.compare_command import run_compare
 from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
@@ -160,12 +160,12 @@ def reproduce(
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if worlds is not None or not show_list:
             claims = in_worlds(claims, read_worlds(worlds), only or [])
+        readings = {paper.name: paper.readings for paper in papers}
         if show_list:
-            list_claims(claims, scale, as_json=as_json)
+            list_claims(claims, readings, scale, as_json=as_json)
             return
         engine = make_engine()
         hindered = hindrances({claim.id: claim.cells(scale) for claim in claims})
-        readings = {paper.name: paper.readings for paper in papers}
         every_claim = [
             (claim, under(claim, readings[claim.paper]))
             for claim in claims
@@ -273,14 +273,28 @@ def make_engine() -> Engine:
     return NativeEngine()
 
 
-def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None:
-    """Print the claims, their worlds, and how many cells each needs."""
+def list_claims(
+    claims: Sequence[Claim],
+    readings: Mapping[str, Sequence[Reading]],
+    scale: Scale,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the claims, their worlds, and how many cells each needs under all readings."""
+    needed = {
+        claim.id: {
+            cell
+            for read in under(claim, readings[claim.paper]).values()
+            for cell in read.cells(scale)
+        }
+        for claim in claims
+    }
     rows = [
         {
             "id": claim.id,
             "world": claim.world,
             "title": claim.title,
-            "cells": len(cells := claim.cells(scale)),
+            "cells": len(cells := needed[claim.id]),
             "core_seconds": round(sum(cell.cost for cell in cells if not cell.real)),
             "real_seconds": round(sum(cell.cost for cell in cells if cell.real)),
         }
@@ -299,7 +313,7 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
         table.add_row(*(str(row[k]) for k in ("id", "world", "title", "cells")), *shown)
     console = Console()
     console.print(table)
-    every = {cell for claim in claims for cell in claim.cells(scale)}
+    every = {cell for cells in needed.values() for cell in cells}
     total = duration(sum(cell.cost for cell in every if not cell.real))
     real = duration(sum(cell.cost for cell in every if cell.real))
     console.print(

@@ -120,14 +120,15 @@ def _conclusions(report: Report) -> str:
         rows = "".join(
             f'<tr><th scope="row">{escape(one.conclusion.text)}</th>'
             f"<td>{escape(one.conclusion.found)}</td>"
-            f'<td class="held">{escape(one.verdicts)}</td></tr>'
+            f'<td class="counts">{escape(one.verdicts)}</td></tr>'
             for one in concluded(report, listing)
         )
         if rows:
             parts.append(
                 f'<h3><a href="{page_of(listing)}">{escape(listing.title)}</a></h3>'
-                '<table class="summary"><thead><tr><th>The paper concludes</th><th>Found</th>'
-                f"<th>Claims</th></tr></thead><tbody>{rows}</tbody></table>"
+                '<div class="wide"><table class="plain"><thead><tr><th>The paper concludes</th>'
+                "<th>Found</th><th>Claims</th></tr></thead>"
+                f"<tbody>{rows}</tbody></table></div>"
             )
     if not parts:
         return ""
@@ -158,8 +159,8 @@ def _readings(report: Report, listing: Listing) -> str:
     return (
         '<section class="readings" aria-labelledby="readings-title">'
         f'<h2 id="readings-title">Readings</h2><dl class="terms">{terms}</dl>'
-        f'<table class="summary"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</section>"
+        f'<div class="wide"><table class="plain"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></section>"
     )
 
 

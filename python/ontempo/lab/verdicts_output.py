@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ MARKS = {
 }
 
 CHECKS_INDENT = 4
+
+PAPER_WIDTH = 30
+"""Columns of a paper's title beside its counts."""
 
 
 def print_verdicts(report: Report, path: Path, *, as_json: bool) -> None:
@@ -79,23 +84,25 @@ def _hindered(console: Console, entry: Entry, reason: str, width: int) -> None:
 
 
 def _counts(report: Report) -> Table:
+    """How many claims of each paper have each verdict, none left out."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    left_out = {one.name: _left_out(report, one) for one in report.listings}
-    table.add_column(f"{report.scale} grid")
-    for verdict in Verdict:
-        table.add_column(verdict.value, justify="right")
-    if some := any(left_out.values()):
-        table.add_column("left out", justify="right")
-    totals = [0] * (len(Verdict) + some)
+    table.add_column(f"{report.scale} grid", max_width=PAPER_WIDTH)
+    table.add_column("claims")
+    total: Counter[str] = Counter()
     for listing in report.listings:
-        counts = report.tally([listing])
-        counts[Verdict.NOT_YET] -= left_out[listing.name]
-        row = [*counts.values(), *([left_out[listing.name]] if some else [])]
-        totals = [total + count for total, count in zip(totals, row, strict=True)]
-        table.add_row(_escaped(listing.title), *map(str, row))
+        counts = Counter({verdict.value: n for verdict, n in report.tally([listing]).items()})
+        left_out = _left_out(report, listing)
+        counts[Verdict.NOT_YET.value] -= left_out
+        counts["left out"] = left_out
+        total += counts
+        table.add_row(_escaped(listing.title), _listed(counts))
     if len(report.listings) > 1:
-        table.add_row("all", *map(str, totals), style="bold")
+        table.add_row("all", _listed(total), style="bold")
     return table
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 def _left_out(report: Report, listing: Listing) -> int:
