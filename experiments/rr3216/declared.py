@@ -150,6 +150,7 @@ REDIRECTED = Choice(
     " acknowledgement's way.",
     "(4.2.2) explains an effect of the frequency of acknowledgements, and the appendix has them.",
 )
+BOTH = Choice("The choices of “run” and of “implicit loss” together.", "as there.", "as there.")
 LAST_SENDING = Choice(
     "S is an ADU's last sending.",
     "(3.3): T is the sum of transmission, blocking and processing time, in which no recovery is"
@@ -165,7 +166,7 @@ ARRIVALS = Choice(
 READINGS = [
     Reading(
         "ADU",
-        "The definitions as printed, the settings of the captions.",
+        "The definitions as printed, the settings of the captions. (In brackets: sections.)",
         [OF_AN_ADU, CAPTIONS, REVEALED],
     ),
     Reading(
@@ -182,8 +183,8 @@ READINGS = [
     ),
     Reading(
         "run and implicit loss",
-        "The choices of both.",
-        [OF_THE_RUN, NO_RATE, REDIRECTED],
+        "As run, but for losses.",
+        [BOTH],
         every(of_total("makespan_gain", "makespan_s"), window_alone, simulated(told)),
     ),
     Reading(
