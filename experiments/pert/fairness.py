@@ -8,7 +8,7 @@ import polars as pl
 from ontempo.lab.claims import Check
 from ontempo.lab.judging import Curve, Outcome, at, enough, is_above, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import mean_interval
+from ontempo.lab.statistics import mean_of_runs
 from ontempo.lab.study import Results
 
 from .flavours import RATE_MBPS, SWEEPS
@@ -69,7 +69,7 @@ def curves(table: pl.DataFrame, sweep: str, measure: Measure) -> dict[str, Curve
     own = table.filter(sweep=sweep).sort("at")
     return {
         kind: {
-            float(at): mean_interval(part[measure.column])
+            float(at): mean_of_runs(part, measure.column)
             for (at,), part in own.filter(group=kind).group_by(["at"], maintain_order=True)
         }
         for kind in KINDS

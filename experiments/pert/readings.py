@@ -24,6 +24,7 @@ import polars as pl
 from ontempo.lab.claims import Claim, Verdict
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
+from ontempo.lab.readings import judgement
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
@@ -241,7 +242,7 @@ def buffers_table(jobs: int) -> Iterator[str]:
 
 def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
     finding = claim.judge(results)
-    return finding.verdict, sum(check.ok is True for check in finding.checks), len(finding.checks)
+    return judgement(claim, {"": finding}).verdict, finding.held, len(finding.checks)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 from ontempo.lab.claims import Check
 from ontempo.lab.judging import Curve, Outcome, at, enough, every, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import mean_interval
+from ontempo.lab.statistics import mean_interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from .trains import STEADY_S
@@ -53,7 +53,7 @@ def off_by(table: pl.DataFrame, sweep: str, cure: str) -> Curve:
     """By which part the mean round trip is off, against what the sweep varies."""
     own = table.filter(sweep=sweep, cure=cure).sort("at")
     return {
-        float(at): mean_interval(part["off"])
+        float(at): mean_of_runs(part, "off")
         for (at,), part in own.group_by(["at"], maintain_order=True)
     }
 

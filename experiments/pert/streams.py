@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from ontempo.lab.statistics import Interval, mean_interval, wilson
+from ontempo.lab.statistics import Interval, mean_interval, mean_of_runs, wilson
 from ontempo.lab.study import Results
 
 MU_BPS = 300_000
@@ -67,6 +67,11 @@ def within(column: str, bounds: Bin, bins: Sequence[Bin]) -> pl.Expr:
     return pl.col(column).is_between(low, high, closed="both" if last else "left")
 
 
+ALL_SUCCEED = (1.0,)
+"""Where a comparison of successful fractions ends: no controller can be above another there, and
+the thesis itself has almost all streams succeed for large T/mu and long delays."""
+
+
 def success(table: pl.DataFrame) -> Interval:
     """The fraction of successful streams, with its Wilson interval."""
     return wilson(int(table["success"].sum()), table.height)
@@ -100,7 +105,7 @@ def late_by_t(table: pl.DataFrame, delay_s: float) -> dict[float, Interval]:
 def by_count(table: pl.DataFrame, column: str) -> dict[float, Interval]:
     """The mean of a column over runs, by number of videos."""
     return {
-        float(count): mean_interval(part[column])
+        float(count): mean_of_runs(part, column)
         for (count,), part in table.sort("flows").group_by(["flows"], maintain_order=True)
     }
 

@@ -1,6 +1,6 @@
 """The claims of the paper on inter-packet spacing, in the order of its figures."""
 
-from ontempo.lab.claims import Paper
+from ontempo.lab.claims import Conclusion, Paper
 
 from .figures import adaptive, alone, emulated, live, motive, with_tcp
 
@@ -25,5 +25,25 @@ PAPER = Paper(
         motive.HEADLINE,
         live.HEADLINE,
         emulated.SPACING,
+    ],
+    conclusions=[
+        Conclusion(
+            "A receiver gets more, up to a point, where senders leave time between packets.",
+            ["psp/fig8-9", "psp/fig10-11", "psp/headline"],
+            "Losses fall as published, from 90 % to none; but the received rate does not rise with"
+            " spacing: a full link carries as much with losses as without.",
+        ),
+        Conclusion(
+            "Spaced senders leave TCP its share of the link.",
+            ["psp/fig12-13", "psp/fig14-15", "psp/aqm"],
+            "Yes: TCP starves beside unspaced senders, and beside spaced ones has its published"
+            " share within 8 %.",
+        ),
+        Conclusion(
+            "Adaptive spacing finds the rate that fits; damping makes it smoother and faster.",
+            ["psp/fig5", "psp/fig16-17", "psp/fig18", "psp/fig19"],
+            "Senders give way to TCP; but the swings are larger than published, two senders do not"
+            " get equal rates, and damping gains 4 %, not 10.",
+        ),
     ],
 )

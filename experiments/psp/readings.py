@@ -27,6 +27,7 @@ import polars as pl
 from ontempo.lab.claims import Claim, Verdict, World
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
+from ontempo.lab.readings import judgement
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
@@ -131,7 +132,7 @@ def run(cells: Iterable[Cell], jobs: int) -> Results:
 
 def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
     finding = claim.judge(results)
-    return finding.verdict, sum(check.ok is True for check in finding.checks), len(finding.checks)
+    return judgement(claim, {"": finding}).verdict, finding.held, len(finding.checks)
 
 
 def comparison(jobs: int) -> Iterator[str]:
@@ -380,7 +381,7 @@ def judge_live(path: Path) -> Iterator[str]:
     finding = live.judge_path(
         probing.path_table(report, spacings), [float(us) for us in spacings], from_start=True
     )
-    yield f"{finding.verdict}"
+    yield f"{finding.held} of {len(finding.checks)} checks hold"
     for check in finding.checks:
         mark = {True: "✓", False: "≠", None: "?"}[check.ok]
         yield f"{mark} {check.sentence} {check.published}: {check.measured}"

@@ -8,7 +8,7 @@ import polars as pl
 from ontempo.lab.claims import Check
 from ontempo.lab.judging import MISSING, Outcome, every, is_above, number
 from ontempo.lab.plots import Axis, Series
-from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.statistics import Interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from .grid import FLOWS, PLACES
@@ -62,8 +62,7 @@ def means(table: pl.DataFrame, column: str, scale: float = 1.0) -> Values:
     """The mean of a column by flow: of each seed's samples, then over seeds."""
     by_seed = table.group_by("flow_name", SEED).agg(pl.col(column).mean() * scale)
     found = {
-        str(name): mean_interval(part[column].fill_null(float("nan")))
-        for (name,), part in by_seed.group_by(["flow_name"])
+        str(name): mean_of_runs(part, column) for (name,), part in by_seed.group_by(["flow_name"])
     }
     return {name: found[name] for name in FLOWS if name in found}
 

@@ -22,6 +22,30 @@ GAIN_AXIS = Axis("Gain G in total time", (-0.05, 1.0))
 USELESS_BELOW = 0.05
 """A gain below which out-of-sequence processing is called useless."""
 
+USELESS_WHY = (
+    "“Useless”, “equivalent”, “very little impact” are read as G below 0.05: our bound, half of the"
+    " tenth in which the paper gives its gains."
+)
+
+MAXIMAL = 0.9
+"""Within this share of the largest a gain counts as maximal."""
+
+MAXIMAL_WHY = (
+    "“Maximal” is read as within a tenth of the largest: our bound, as the paper gives gains in"
+    " tenths."
+)
+
+SAME = 0.05
+"""Gains within so much of each other count as equal."""
+
+SAME_WHY = (
+    "“The same” is read as within 0.05: our bound, half of the tenth in which the paper gives its"
+    " gains."
+)
+
+NOTHING = (0.0,)
+"""The end of what G can be: section 4.1 finds it never negative."""
+
 USELESS_FROM_MS = 40.0
 """The processing time from which on, with the defaults, the paper calls it so."""
 
@@ -105,7 +129,7 @@ def useless_for_large(points: Curve, places: Sequence[float], cause: str = "") -
 def maximum_between(
     points: Curve, places: Sequence[float], low: float, high: float, cause: str = ""
 ) -> Check:
-    """The largest gain lies in a range."""
+    """The largest gain lies in a range: “around” is a tenth to either side."""
     place, most = highest(points, places)
     return judged(
         "The largest gain is around 30 %.",

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ontempo.lab.verdict_file import VERDICT
+
 ROOT = Path(__file__).parents[2]
 COLUMNS = {"psp": "verdict", "rr3216": "quick", "pert": "verdict"}
 """The column with the verdicts of the quick grid, by paper."""
@@ -12,19 +14,11 @@ COLUMNS = {"psp": "verdict", "rr3216": "quick", "pert": "verdict"}
 
 def verdicts() -> dict[str, str]:
     """Each claim's verdict and count of checks, as the pages write them."""
-    results: dict[str, list[str]] = {}
-    for line in (ROOT / "experiments/verdicts.txt").read_text("utf-8").splitlines():
-        if not line.startswith("#"):
-            claim, _check, result, *_values = line.split("\t")
-            results.setdefault(claim, []).append(result)
-
-    def verdict(checks: list[str]) -> str:
-        held = f"{checks.count('held')} of {len(checks)}"
-        if "failed" in checks:
-            return f"differs, {held}"
-        return f"{'reproduced' if set(checks) == {'held'} else 'undecided'}, {held}"
-
-    return {claim: verdict(checks) for claim, checks in results.items()}
+    lines = (ROOT / "experiments/verdicts.txt").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines if not line.startswith("#")]
+    return {
+        claim: f"{verdict}, {held}" for claim, what, verdict, held, *_ in rows if what == VERDICT
+    }
 
 
 @pytest.mark.parametrize("paper", COLUMNS)

@@ -11,7 +11,7 @@ from synthetic import Given
 
 from ontempo.lab.beside import beside_twins, with_twins
 from ontempo.lab.cells import Cell, Measurement
-from ontempo.lab.claims import Check, Finding, Verdict, World
+from ontempo.lab.claims import Check, Finding, World
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.real_time import MACHINE
 from ontempo.lab.study import Results, Study
@@ -103,7 +103,7 @@ def test_linux_receiver_is_judged_by_gaps_and_by_the_end_alone() -> None:
     prompt = {4.9: 1, 7.9: 1, 10.9: 1, 13.9: 2, 17.0: 5}
     finding = emulated.judge_receiver(received([0, 3, 4, 1, 2], prompt))
     assert [check.ok for check in finding.checks] == [True, True, None, None]
-    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.holds is None
     late = {4.9: 1, 10.2: 1, 17.0: 5}
     finding = emulated.judge_receiver(received([0, 3, 4, 1, 2], late))
     assert finding.checks[0].ok is False
@@ -169,7 +169,7 @@ def agents(study: Study, share: float, gap_us: float) -> Finding:
 def test_agents_that_do_not_keep_up_leave_checks_undecided(study: Study) -> None:
     assert all(check.ok for check in agents(study, 1.0, 112).checks[3:])
     busy = agents(study, 0.6, 900)
-    assert busy.verdict is Verdict.UNDECIDED
+    assert busy.holds is None
     assert all("agents sent 60% of what" in check.measured for check in busy.checks)
     assert [check.ok for check in agents(study, 1.0, 900).checks[3:]] == [False] * 3
     assert "60.0% at 1500 μs" in busy.notes[-1]

@@ -2,9 +2,10 @@
 
 import math
 
+import polars as pl
 import pytest
 
-from ontempo.lab.claims import Check, Finding, Verdict
+from ontempo.lab.claims import Check, Finding
 from ontempo.lab.judging import (
     MISSING,
     Curve,
@@ -12,7 +13,6 @@ from ontempo.lab.judging import (
     above_everywhere,
     all_counted,
     counted,
-    distinguishable,
     enough,
     every,
     is_above,
@@ -24,7 +24,7 @@ from ontempo.lab.judging import (
     within_everywhere,
 )
 from ontempo.lab.plots import exact
-from ontempo.lab.statistics import Interval
+from ontempo.lab.statistics import Interval, difference, mean_interval, mean_of_runs
 
 
 def curve(*values: float, half: float = 0.4) -> dict[float, Interval]:
@@ -103,19 +103,65 @@ def test_a_place_that_is_missing_is_named_and_one_that_fails_decides() -> None:
     ("one", "other", "apart"),
     [
         (Interval(2, 1.5, 2.5, 9), Interval(1, 0.5, 1.4, 9), True),
-        (Interval(2, 1.5, 2.5, 9), Interval(1, 0.5, 1.5, 9), False),
-        (Interval(1, 0.5, 1.6, 9), Interval(2, 1.5, 2.5, 9), False),
+        # They touch, but the root of the sum of squares of 0.5 and 0.6 is less than 1.
+        (Interval(2, 1.5, 2.5, 9), Interval(1, 0.5, 1.6, 9), True),
+        (Interval(2, 1.2, 2.8, 9), Interval(1, 0.3, 1.7, 9), False),
         (Interval(2, math.nan, math.nan, 1), Interval(1, 0.5, 2.5, 9), True),
-        (Interval(2, 2, 2, 9), Interval(2, 2, 2, 9), True),
         (Interval(2, 2, 2, 9), Interval(1, 0, 3, 9), False),
     ],
 )
-def test_estimates_are_distinguishable_if_their_intervals_do_not_touch(
+def test_estimates_without_common_seeds_are_apart_by_both_of_their_limits(
     one: Interval, other: Interval, apart: bool
 ) -> None:
-    assert distinguishable(one, other) is apart
-    assert distinguishable(other, one) is apart
-    assert is_above(one, other) is ((one.value > other.value) if apart else None)
+    assert is_above(one, other) is (True if apart else None)
+    assert is_above(other, one) is (False if apart else None)
+
+
+def of_runs(*values: float) -> Interval:
+    return mean_of_runs(pl.DataFrame({"seed": range(len(values)), "x": values}), "x")
+
+
+def test_a_comparison_is_paired_by_seed() -> None:
+    """What seeds have in common hides no difference, and one seed's luck makes none."""
+    low, high = of_runs(1.0, 5.0, 9.0), of_runs(1.5, 5.4, 9.6)
+    assert low.high > high.low
+    assert (is_above(high, low), is_above(low, high)) == (True, False)
+    mixed = of_runs(1.5, 4.9, 9.6)
+    assert is_above(mixed, low) is is_above(low, mixed) is None
+    apart = difference(high, low)
+    assert apart.value == pytest.approx(0.5)
+    assert apart.low == pytest.approx(0.5 - 4.303 * 0.1 / math.sqrt(3), abs=1e-3)
+    other_seeds = high._replace(runs=tuple((seed + 1, value) for seed, value in high.runs))
+    assert is_above(other_seeds, low) is None
+
+
+def test_a_table_with_several_rows_of_a_seed_has_no_value_of_a_run() -> None:
+    table = pl.DataFrame({"seed": [0, 0, 1], "x": [1.0, 2.0, 3.0]})
+    assert mean_of_runs(table, "x").runs == ()
+    assert mean_of_runs(table.unique("seed"), "x").runs != ()
+    assert mean_of_runs(table.drop("seed"), "x") == mean_interval([1.0, 2.0, 3.0])
+    assert of_runs(1.0, math.nan, 3.0).runs == ((0, 1.0), (2, 3.0))
+    assert of_runs(1.0, 3.0).scaled(2.0) == of_runs(2.0, 6.0)
+
+
+def test_a_tie_at_saturation_is_named_and_is_no_failure() -> None:
+    def beside(upper: Curve, lower: Curve, ends: tuple[float, ...]) -> Check:
+        return above_everywhere("", "", ("A", upper), ("B", lower), AT, ends=ends)
+
+    high, low = curve(2, 3, 1, half=0.0), curve(1, 2, 1, half=0.0)
+    held = beside(high, low, (1.0,))
+    assert held.ok is True
+    assert held.measured == "Above at 2 of 3. Both at the end of what is possible at 1 of 3: 1 at 3"
+    assert beside(high, low, ()).ok is beside(high, low, (0.0,)).ok is False
+    everywhere = beside(curve(1, 1, 1), curve(1, 1, 1), (1.0,))
+    assert everywhere.ok is None
+    below = beside(curve(0.5, 3, 1, half=0.0), low, (1.0,))
+    assert below.ok is False
+    flat = curve(0, 0, 2, half=0.0)
+    rise = monotone("", "", flat, AT, rising=True, ends=(0.0,))
+    assert (rise.ok, "Both at the end" in rise.measured) == (True, True)
+    assert monotone("", "", flat, AT, rising=True).ok is False
+    assert monotone("", "", curve(0, 0, 0), AT, rising=True, ends=(0.0,)).ok is None
 
 
 def test_of_two_exact_values_a_tie_is_known() -> None:
@@ -139,7 +185,7 @@ def test_a_paired_difference_is_compared_with_zero_by_its_interval() -> None:
 def test_a_gain_that_may_be_a_loss_is_undecided_and_named() -> None:
     check = never_below_zero("", "", curve(1, 0.1, 2), AT)
     assert check.ok is None
-    assert check.measured == "Cannot be told from zero at 1 of 3: 0.1 at 2"
+    assert check.measured == "Within at 2 of 3. Cannot be told from zero at 1 of 3: 0.1 at 2"
     assert never_below_zero("", "", curve(1, 0.5, 2), AT).ok is True
     failing = never_below_zero("", "", curve(1, 0.1, -2), AT)
     assert failing.ok is False
@@ -149,7 +195,7 @@ def test_a_gain_that_may_be_a_loss_is_undecided_and_named() -> None:
 def test_indistinguishable_curves_are_neither_above_nor_below() -> None:
     near = above(curve(2.1, 3, 4), curve(2, 2, 2))
     assert near.ok is None
-    assert near.measured == "Cannot be told apart at 1 of 3: A 2.1, B 2 at 1"
+    assert near.measured == "Above at 2 of 3. Cannot be told apart at 1 of 3: A 2.1, B 2 at 1"
     assert above(curve(1.9, 3, 4), curve(2, 2, 2)).ok is None
     assert above(curve(1.9, 1, 4), curve(2, 2, 2)).ok is False
     assert above(curve(2.1, 3, 4, half=0.0), curve(2, 2, 2, half=0.0)).ok is True
@@ -200,7 +246,10 @@ def test_a_judgement_needs_all_its_values() -> None:
     nothing = judged("", "", lambda: "measured", {}, lambda: True)
     assert (nothing.ok, nothing.measured) == (None, "No data: nothing was measured")
     near = judged("", "", lambda: "1 and 2", {"the rate": 1.0}, lambda: None)
-    assert (near.ok, near.measured) == (None, "1 and 2; cannot be told apart: the intervals touch")
+    assert (near.ok, near.measured) == (
+        None,
+        "1 and 2; cannot be told apart: the interval of the difference contains zero",
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,15 +284,19 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def verdict(*outcomes: bool | None) -> Verdict:
-    return Finding([], [Check("", "", "", ok) for ok in outcomes]).verdict
+def finding(*outcomes: bool | None) -> Finding:
+    return Finding([], [Check(f"{place}", "", "", ok) for place, ok in enumerate(outcomes)])
 
 
-def test_a_claim_is_reproduced_only_if_every_check_holds() -> None:
-    assert verdict(True, True) is Verdict.REPRODUCED
-    assert verdict(True, None) is Verdict.UNDECIDED
-    assert verdict(True, False, None) is Verdict.DIFFERS
-    assert verdict() is Verdict.UNDECIDED
+def test_a_finding_holds_only_if_every_check_does() -> None:
+    assert finding(True, True).holds is True
+    assert finding(True, None).holds is None
+    assert finding(True, False, None).holds is False
+    assert finding().holds is None
+    assert finding(True, False, None, True).held == 2
+    assert finding(True, False).check("1") == Check("1", "", "", False)
+    assert finding(True, False).check("") == Check("0", "", "", True)
+    assert finding().check("") is finding(True).check("other") is None
 
 
 def test_many_places_are_summed_up_and_few_are_listed() -> None:

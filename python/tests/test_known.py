@@ -22,7 +22,7 @@ from ontempo.lab.known import (
     with_known_causes,
 )
 from ontempo.lab.report import Judged
-from ontempo.lab.verdict_file import changed_verdicts, verdict_lines, verdict_text
+from ontempo.lab.verdict_file import VERDICT, changed_verdicts, verdict_lines, verdict_text
 
 CLAIM, SENTENCE = "pert/fig0", "It doubles."
 
@@ -116,9 +116,10 @@ OPEN = Check("It stays.", "stays", "no data", None, values=(math.nan,))
 
 def test_a_verdict_is_a_line() -> None:
     assert verdict_lines(judged(HELD, OPEN, *fails(1.5).checks)) == [
-        "pert/fig0\tIt rises.\theld\t0.5 0.75",
-        "pert/fig0\tIt stays.\tundecided\tnone",
-        "pert/fig0\tIt doubles.\tfailed\t1.5",
+        "pert/fig0\tverdict\tpartly\t1 of 3",
+        "pert/fig0\tprimary\tIt rises.\theld\t0.5 0.75",
+        "pert/fig0\tprimary\tIt stays.\tundecided\tnone",
+        "pert/fig0\tprimary\tIt doubles.\tfailed\t1.5",
     ]
 
 
@@ -133,8 +134,8 @@ def test_a_changed_verdict_or_value_is_shown(tmp_path: Path) -> None:
     assert changed_verdicts(path, judged(HELD, OPEN)) == []
     _, _, *lines = changed_verdicts(path, judged(replace(HELD, values=(0.5, 0.8)), OPEN))
     assert lines == [
-        "-pert/fig0\tIt rises.\theld\t0.5 0.75",
-        "+pert/fig0\tIt rises.\theld\t0.5 0.8",
+        "-pert/fig0\tprimary\tIt rises.\theld\t0.5 0.75",
+        "+pert/fig0\tprimary\tIt rises.\theld\t0.5 0.8",
     ]
     assert any(line.startswith("-") for line in changed_verdicts(path, judged(HELD)))
     assert changed_verdicts(tmp_path / "none", judged(HELD))
@@ -142,15 +143,16 @@ def test_a_changed_verdict_or_value_is_shown(tmp_path: Path) -> None:
 
 def test_lines_of_claims_that_were_not_judged_are_not_compared(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.txt"
-    path.write_text(verdict_text(judged(HELD)) + "pert/fig9\tIt ends.\theld\t1\n", "utf-8")
+    path.write_text(verdict_text(judged(HELD)) + "pert/fig9\tprimary\tIt ends.\theld\t1\n", "utf-8")
     assert changed_verdicts(path, judged(HELD)) == []
 
 
 def test_the_committed_verdicts_are_of_all_computed_claims_each_check_once() -> None:
     lines = (EXPERIMENTS / "verdicts.txt").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    assert all(len(row) == 4 for row in rows)
-    assert len({(row[0], row[1]) for row in rows}) == len(rows)
+    assert all(len(row) == (4 if row[1] == VERDICT else 5) for row in rows)
+    assert len({tuple(row[:3]) for row in rows}) == len(rows)
+    assert sum(row[1] == VERDICT for row in rows) == len({row[0] for row in rows})
     computed = {
         claim.id
         for paper in load_papers(EXPERIMENTS)

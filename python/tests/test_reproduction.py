@@ -92,7 +92,7 @@ def test_a_small_study_is_run_judged_and_reported(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     verdicts = {claim["id"]: claim["verdict"] for claim in found["claims"]}
-    assert verdicts == {"small/link": "reproduced", "small/faster": "differs"}
+    assert verdicts == {"small/link": "reproduced", "small/faster": "contradicted"}
     alone = float(found["claims"][0]["checks"][0]["measured"])
     assert 1.5e6 < alone < 3e6  # what three videos of 300 kbit/s leave to one transfer
     assert Path(found["report"]).name == "index.html"

@@ -11,7 +11,9 @@ from conftest import EXPERIMENTS
 from made import Made, Tables
 
 from ontempo.lab.claims import Cause, Claim, Finding, Verdict, World
+from ontempo.lab.engine import NativeEngine
 from ontempo.lab.experiments import load_papers
+from ontempo.lab.readings import judgement
 from ontempo.lab.study import Cell
 
 CLAIMS: dict[str, Claim] = {
@@ -21,6 +23,10 @@ CLAIMS: dict[str, Claim] = {
     for claim in paper.claims
     if claim.world is not World.EMULATION
 }
+
+PAPER = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "rr3216")
+READINGS = PAPER.readings
+EMULATED = [claim for claim in PAPER.claims if claim.world is World.EMULATION]
 
 COUNT = 40
 WAY_S = 0.05
@@ -81,7 +87,7 @@ def failing(finding: Finding) -> list[str]:
 
 def holds(name: str, make: Callable[[Cell], Tables]) -> None:
     finding = judge(name, make)
-    assert finding.verdict is Verdict.REPRODUCED, failing(finding)
+    assert finding.holds is True, failing(finding)
 
 
 def fails(name: str, make: Callable[[Cell], Tables], *sentences: str) -> None:
@@ -141,7 +147,7 @@ def test_fig6_right_asks_for_about_a_third_at_most_r_and_more_than_without() -> 
 
 
 def test_fig7_left_holds_exactly_and_rounding_would_not_do() -> None:
-    assert CLAIMS["fig7-left"].judge(Made((), lambda _: {})).verdict is Verdict.REPRODUCED
+    assert CLAIMS["fig7-left"].judge(Made((), lambda _: {})).holds is True
     judge_left = CLAIMS["fig7-left"].judge
     assert isinstance(judge_left, FunctionType)
     gain = judge_left.__globals__["blocking_gain"]
@@ -167,7 +173,7 @@ def test_fig8_asks_for_higher_and_narrower_gains_with_larger_windows() -> None:
 
     holds("fig8", gaining(by(lambda w: w / 200, lambda w: 320 / w)))
     fails(
-        "fig8", gaining(by(lambda w: 0.5 - w / 200, lambda w: 320 / w)), "grows", "A window of 32"
+        "fig8", gaining(by(lambda w: 0.5 - w / 200, lambda w: 320 / w)), "grows", "a window of 32"
     )
     fails("fig8", gaining(by(lambda w: w / 200, lambda w: w)), "shrinks")
 
@@ -241,22 +247,36 @@ def test_fig12_asks_for_a_rise_and_contradicts_itself() -> None:
     assert sum("grows with the loss rate" in one for one in failing(judge("fig12", flat))) == 5
 
 
-def test_fig13_asks_for_the_published_peaks_and_times() -> None:
-    def make(held: int, ordered_s: float, total_s: float = 1.0) -> Callable[[Cell], Tables]:
-        def tables(cell: Cell) -> Tables:
-            if dict(cell.labels)["order"] == "in-order":
-                return adus(total_s, ordered_s, 10.0, held=held)
-            return adus(0.06, 1.45, 10.0)
+def among_runs(ordered_s: float, out_s: float, held: int = 28, few: int = 10) -> Finding:
+    """Figure 13 from single runs that lie up to a fifth around these values."""
 
-        return tables
+    def tables(cell: Cell) -> Tables:
+        factor = 0.8 + 0.4 * ((cell.seed * 7) % 200) / 199
+        if dict(cell.labels)["order"] == "in-order":
+            return adus(0.06, ordered_s * factor, 10.0, held=round(held * factor))
+        return adus(0.06, out_s * (2 - factor), 10.0, held=round(few * factor))
 
-    holds("fig13", make(25, 2.4))
-    fails("fig13", make(39, 2.4), "peak is large")
-    fails("fig13", make(20, 1.9, 0.5), "2.5 s", "40 %")
+    return judge("fig13", tables)
+
+
+def test_fig13_asks_whether_the_published_run_is_one_of_single_runs() -> None:
+    finding = among_runs(2.4, 1.5)
+    assert finding.holds is True, failing(finding)
+    assert "nine of ten single runs 1.97 to 2.83 s, mean 2.4 s" in finding.checks[2].measured
+    for off, sentence in (
+        (among_runs(2.4, 1.5, held=20), "up to 28"),
+        (among_runs(2.4, 1.5, held=36), "up to 28"),
+        (among_runs(2.4, 1.5, few=6), "up to 10"),
+        (among_runs(2.4, 1.5, few=14), "up to 10"),
+        (among_runs(1.9, 1.2), "close to 2.5 s"),
+        (among_runs(2.4, 1.9), "less than 1.5 s"),
+        (among_runs(2.4, 0.7), "40 %"),
+    ):
+        assert any(sentence in one for one in failing(off)), sentence
 
 
 @pytest.mark.parametrize(
-    ("name", "enough", "short"), [("fig14", 0.31, 0.29), ("jitter", 0.3, 0.94)]
+    ("name", "enough", "short"), [("fig14", 0.31, 0.29), ("jitter", 0.94, 0.19)]
 )
 def test_jitter_is_the_variance_of_the_applications_waits(
     name: str, enough: float, short: float
@@ -301,13 +321,13 @@ def test_gilbert_and_delay_law_ask_for_one_gain() -> None:
     fails("delay-law", lawless(0.051), "exponential")
 
 
-def test_confidence_is_judged_from_end_to_end() -> None:
+def test_confidence_is_judged_by_half_of_the_interval() -> None:
     def make(spread: float) -> Callable[[Cell], Tables]:
-        # Five runs a tenth of their spread apart: the t-interval is 2 * 2.776 * 0.158 / sqrt(5).
+        # Five runs a tenth of their spread apart: half the t-interval is 2.776 * 0.158 / sqrt(5).
         return lambda cell: adus(1 + spread * (cell.seed - 2) / 10, 50.0, 1.0)
 
-    holds("confidence", make(0.12))
-    fails("confidence", make(0.13), "in order", "out of sequence")
+    holds("confidence", make(0.25))
+    fails("confidence", make(0.26), "in order", "out of sequence")
 
 
 def test_ranges_asks_for_limits_within_a_factor_of_two() -> None:
@@ -341,7 +361,7 @@ def test_every_cause_names_its_experiment() -> None:
     bad = gaining(lambda at: -1.0 if at["processing_ms"] == 5 else 0.8)
     named = [
         check
-        for name in ("fig6-right", "fig9-left", "fig10-right", "fig12", "fig13", "jitter")
+        for name in ("fig6-right", "fig9-left", "fig10-right", "fig12", "fig13")
         for check in judge(name, bad).checks
         if check.ok is False and check.cause
     ]
@@ -358,8 +378,12 @@ def every_failing(name: str, make: Callable[[Cell], Tables]) -> set[str]:
     return set(failing(judge(name, make)))
 
 
-def test_fig3_4_looks_at_the_last_adu_too() -> None:
-    fails("fig3-4", gaining(lambda _: 0.0, lambda _: 0.06), "0.1 ms", "200 ms")
+def test_fig3_4_looks_at_the_gain_of_the_reading_alone() -> None:
+    only_the_run = gaining(lambda _: 0.0, lambda _: 0.06)
+    holds("fig3-4", only_the_run)
+    (run,) = (reading for reading in READINGS if reading.name == "run")
+    claim = run.of(CLAIMS["fig3-4"])
+    assert len(failing(claim.judge(made_of(claim.cells("quick"), only_the_run)))) == 2
 
 
 def names_of(name: str) -> dict[str, object]:
@@ -381,9 +405,11 @@ def test_fig11_fails_for_a_model_that_knows_the_processing_time(
     def other(time: float, _burst: float, rtt: float, share: float) -> float:
         return rtt / time - time / 100 - share
 
+    claim = under("run", "fig11")
+    assert [check.ok for check in claim.judge(Made((), lambda _: {})).checks] == [True, False]
     monkeypatch.setitem(names_of("fig11"), "blocking_gain", other)
-    outcomes = [check.ok for check in CLAIMS["fig11"].judge(Made((), lambda _: {})).checks]
-    assert outcomes == [False, False, False]
+    outcomes = [check.ok for check in claim.judge(Made((), lambda _: {})).checks]
+    assert outcomes == [False, False]
 
 
 def test_fig7_right_fails_where_nothing_is_gained() -> None:
@@ -408,11 +434,6 @@ def test_fig10_right_fails_where_the_gain_is_largest_at_one_ratio() -> None:
         return 0.5 if round(at["delay_ms"] / at["processing_ms"]) == 8 else 0.3
 
     assert len(every_failing("fig10-right", gaining(peaked))) == 6
-
-
-def test_fig13_fails_where_out_of_sequence_fills_the_buffer() -> None:
-    found = every_failing("fig13", lambda _cell: adus(1.0, 3.0, 10, held=20))
-    assert "Out of sequence it is small." in found
 
 
 def test_delay_law_and_ranges_fail_for_each_law_and_delay() -> None:
@@ -443,3 +464,93 @@ def test_a_processing_time_without_results_is_missed(name: str) -> None:
     missing = [check.measured for check in judge(name, without_one).checks if check.ok is None]
     assert missing
     assert all("Nothing at" in text or "No data" in text for text in missing)
+
+
+# Readings.
+
+
+def under(reading: str, name: str) -> Claim:
+    (found,) = (one for one in READINGS if one.name == reading)
+    return found.of(CLAIMS[name])
+
+
+def settings(claim: Claim) -> set[str]:
+    return {override for cell in claim.cells("quick") for override in cell.overrides}
+
+
+INTERVAL = "flows.adus.transport.interval="
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_the_primary_reading_changes_nothing_and_the_others_what_they_name(name: str) -> None:
+    claim = CLAIMS[name]
+    assert under("ADU", name) is claim
+    fixed = name in ("fig8", "fig9-left", "fig10-left", "fig10-right", "fig12", "ranges")
+    intervals = {one for one in settings(claim) if one.startswith(INTERVAL)}
+    of_run = {one for one in settings(under("run", name)) if one.startswith(INTERVAL)}
+    assert of_run == ({f'{INTERVAL}"0 ms"'} if fixed else intervals)
+    told = [
+        one for one in settings(under("run and implicit loss", name)) if "loss-known-after" in one
+    ]
+    assert bool(told) is bool(intervals)
+    asked = settings(under("arrivals", name))
+    assert any("tells-space=false" in one for one in asked) is bool(intervals)
+
+
+def test_a_loss_is_known_one_mean_delay_after_its_way_and_the_timer_scales_with_it() -> None:
+    for cell in under("implicit loss", "ranges").cells("quick"):
+        delay = dict(cell.labels)["delay_ms"]
+        carrier = "flows.adus.transport"
+        assert f'{carrier}.loss-known-after="{delay:g} ms"' in cell.overrides
+        assert f'{carrier}.min-rto="{2 * float(delay):g} ms"' in cell.overrides
+        assert f'{carrier}.initial-rto="{10 * float(delay):g} ms"' in cell.overrides
+
+
+def test_readings_judge_by_their_total_time() -> None:
+    fall, more = falling(0.3, 10, 40), falling(0.6, 10, 40)
+
+    def make(cell: Cell) -> Tables:
+        return gaining(lambda at: more(at["processing_ms"]), lambda at: fall(at["processing_ms"]))(
+            cell
+        )
+
+    def largest(reading: str) -> float:
+        claim = under(reading, "fig6-right")
+        return claim.judge(made_of(claim.cells("quick"), make)).checks[0].values[0]
+
+    assert largest("ADU") == pytest.approx(0.6)
+    assert largest("run") == pytest.approx(0.3)
+
+    def late(cell: Cell) -> Tables:
+        """Sent again half of its time later."""
+        (table,) = make(cell).values()
+        half = (pl.col("processed_s") + pl.col("emitted_s")) / 2
+        in_order = dict(cell.labels)["order"] == "in-order"
+        return {"adus": table.with_columns(last_emitted_s=half if in_order else "emitted_s")}
+
+    claim = under("last sending", "fig6-right")
+    found = claim.judge(made_of(claim.cells("quick"), late)).checks[0].values[0]
+    assert found == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("reading", [reading.name for reading in READINGS])
+def test_every_setting_of_a_reading_is_a_scenario(reading: str) -> None:
+    engine = NativeEngine()
+    for name in CLAIMS:
+        for cell in list(under(reading, name).cells("quick"))[:: 40 if name != "fig13" else 399]:
+            engine.load(cell.scenario, cell.overrides)
+
+
+def test_real_packets_are_judged_under_each_reading_from_the_same_runs() -> None:
+    for claim in EMULATED:
+        for reading in READINGS:
+            read = reading.of(claim)
+            assert read.cells is claim.cells
+            assert (read.judge is claim.judge) is not reading.name.startswith("run")
+
+
+def test_claims_in_which_the_paper_contradicts_itself_are_inconsistent() -> None:
+    fall = falling(0.3, 10, 40)
+    for name in ("fig9-right", "fig12"):
+        finding = judge(name, gaining(lambda at: fall(at["processing_ms"])))
+        assert judgement(CLAIMS[name], {"": finding}).verdict is Verdict.INCONSISTENT

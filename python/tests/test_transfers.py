@@ -9,7 +9,7 @@ import pytest
 from conftest import EXPERIMENTS
 from test_rr3216_claims import failing, gaining, made_of
 
-from ontempo.lab.claims import Finding, Verdict, World
+from ontempo.lab.claims import Finding, World
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.experiments import load_papers
 
@@ -98,7 +98,7 @@ def test_figure_5_asks_for_a_third_up_to_r_and_nothing_from_40_ms_on() -> None:
         found: Finding = emulated.judge_right(made_of(cells, make))
         return found
 
-    assert judged({1.0: 0.2, 5.0: 0.3, 10.0: 0.3}).verdict is Verdict.REPRODUCED
+    assert judged({1.0: 0.2, 5.0: 0.3, 10.0: 0.3}).holds is True
     assert failing(judged({15.0: 0.3})) == ["The largest gain is where Ta is at most R."]
     assert len(failing(judged({10.0: 0.5, 40.0: 0.1}))) == 2
 
@@ -120,7 +120,7 @@ def rows(path: Mapping[int, tuple[float, float]], late: float = 1.0) -> pl.DataF
 
 def test_figures_1_and_2_hold_for_what_was_published() -> None:
     finding = live.judge_path(rows(PUBLISHED_PATH), list(PUBLISHED_PATH))
-    assert finding.verdict is Verdict.REPRODUCED, failing(finding)
+    assert finding.holds is True, failing(finding)
     flat = {**PUBLISHED_PATH, 50: (62.0, 0.6), 200: (54.7, 0.0)}
     assert failing(live.judge_path(rows(flat), list(flat))) == [
         "At 50 μs more arrives than without spacing.",
@@ -131,7 +131,7 @@ def test_figures_1_and_2_hold_for_what_was_published() -> None:
 def test_a_probe_that_missed_its_spacing_leaves_checks_undecided() -> None:
     finding = live.judge_path(rows(PUBLISHED_PATH, late=1.1), list(PUBLISHED_PATH))
     assert {check.ok for check in finding.checks} == {None}
-    assert finding.verdict is Verdict.UNDECIDED
+    assert finding.holds is None
 
 
 def test_the_headline_is_of_both_kinds_that_adapt() -> None:
@@ -155,4 +155,4 @@ def test_the_spacings_of_a_probe_are_the_requested_ones() -> None:
     unmeasured = live.judge_path(rows({0: (62.0, 0.9)}), [0.0, 200.0, 500.0])
     falling = next(one for one in unmeasured.checks if "falls as" in one.sentence)
     assert (falling.ok, "200 μs" in falling.measured) == (None, True)
-    assert live.judge_path(rows({0: (62.0, 0.9)}).clear(), []).verdict is Verdict.UNDECIDED
+    assert live.judge_path(rows({0: (62.0, 0.9)}).clear(), []).holds is None

@@ -225,6 +225,7 @@ impl Run<'_> {
                     Cell::None,
                     Cell::None,
                     Cell::None,
+                    Cell::None,
                 ]);
             }
         }

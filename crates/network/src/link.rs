@@ -551,6 +551,17 @@ impl Link {
 
     /// The arrival of a packet whose last bit leaves at `ends`.
     #[inline]
+    /// When the packet that the wire has just lost would have arrived. It takes the next delay of the
+    /// link's law, and packets behind it keep the order with it.
+    #[cold]
+    pub fn missed_arrival(&mut self) -> Time {
+        let ends = self.busy_until;
+        match &mut self.rest.wire {
+            Some(wire) if wire.has_extras() => wire.arrival_at(ends),
+            _ => self.propagate(ends),
+        }
+    }
+
     fn propagate(&mut self, ends: Time) -> Time {
         match &mut self.rest.wire {
             None => ends + self.constant_delay,

@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 4;
+pub const TABLES_VERSION: u32 = 5;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +191,11 @@ pub const ADUS: Table = Table {
             "when the application received it, in seconds; none where it had not by the end",
         ),
         optional("emitted_s", Number, "ADUs: when it was first sent, in seconds"),
+        optional(
+            "last_emitted_s",
+            Number,
+            "ADUs: when it was last sent before it first arrived, in seconds",
+        ),
         optional("arrived_s", Number, "ADUs: when it first arrived, in seconds"),
         optional("processed_s", Number, "ADUs: when the application was done with it, in seconds"),
         optional("retransmissions", Count, "ADUs: how often it was sent again"),

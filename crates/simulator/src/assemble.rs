@@ -69,7 +69,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
     let name = |flow: &LaidFlow| format!("{}.{}", layout.groups[flow.group], flow.index);
     let names = layout.flows.iter().map(name);
     let hosts = (jitter > Duration::ZERO).then(|| Hosts::new(jitter, seed, names));
-    let (fabric, starts) = Fabric::new(links, &routes, watches, groups.clone(), hosts);
+    let (mut fabric, starts) = Fabric::new(links, &routes, watches, groups.clone(), hosts);
     let mut agents = layout
         .flows
         .iter()
@@ -87,8 +87,21 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             Ok(agent)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
+    tell_losses(scenario, &layout, &mut fabric);
     allow_answers_ahead(&mut agents, &layout, &fabric);
     Ok(Assembly { layout, agents, fabric })
+}
+
+/// Lets the network tell losses to the flows that ask for it.
+fn tell_losses(scenario: &Scenario, layout: &Layout, fabric: &mut Fabric) {
+    for (number, flow) in layout.flows.iter().enumerate() {
+        let group = scenario.flows.get(&layout.groups[flow.group]);
+        if let Some(Transport::Adu(spec)) = group.map(|group| &group.transport)
+            && let Some(after) = spec.loss_known_after
+        {
+            fabric.tell_losses(number as u32, after);
+        }
+    }
 }
 
 fn allow_answers_ahead(agents: &mut [Agent], layout: &Layout, fabric: &Fabric) {
@@ -215,10 +228,15 @@ fn adu_ends(spec: &AduSpec) -> (AduSender, AduReceiver) {
             RetransmissionKind::AtOnce => Retransmission::AtOnce,
         },
         reordering: spec.lost_after.get(),
-        rto: RtoParameters { minimum: spec.min_rto, ..RtoParameters::default() },
+        rto: RtoParameters {
+            initial: spec.initial_rto,
+            minimum: spec.min_rto,
+            ..RtoParameters::default()
+        },
         back_off: spec.back_off,
+        told_losses: spec.loss_known_after.is_some(),
     });
-    (sender, AduReceiver::new(spec.ack_every.get(), rule))
+    (sender, AduReceiver::new(spec.ack_every.get(), rule, spec.tells_space))
 }
 
 fn wire_size(packet: Bytes) -> u32 {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, Packets, Time};
-use ontempo_network::{Fate, Link, LinkStatistics, Occupancy, Queued};
+use ontempo_foundation::{Bytes, Duration, Packets, Time};
+use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Occupancy, Queued};
 use ontempo_runtime::Element;
 
 use crate::hosts::Hosts;
@@ -32,6 +32,8 @@ pub(crate) enum Event {
     Serve(u32),
     /// A flow's receiving application takes its next ADU.
     Take(u32),
+    /// The packet of this handle was lost, and its sender comes to know.
+    Lost(u32),
     /// The next sample of the probes.
     Sample,
     /// The measured span begins.
@@ -109,6 +111,9 @@ pub(crate) struct Fabric {
     groups: Arc<[u32]>,
     /// Packets of each flow lost in the network.
     dropped: Vec<u64>,
+    /// How long after a packet of the flow is lost its sender comes to know; `None`: never. Empty if
+    /// no flow does.
+    known_after: Vec<Option<Duration>>,
     /// Absent if hosts send without delay.
     hosts: Option<Hosts>,
     events: u64,
@@ -163,6 +168,7 @@ impl Fabric {
             steps,
             watches,
             dropped: vec![0; groups.len()],
+            known_after: Vec::new(),
             hosts,
             groups,
             events: 0,
@@ -248,7 +254,7 @@ impl Fabric {
         let packet = self.packets.get(handle);
         if self.steps[packet.step as usize].0 == Step::ARRIVED.0 {
             if packet.marks.is_corrupted() {
-                self.lose(handle);
+                self.lose(now, handle);
                 return Transit::Underway;
             }
             return Transit::Arrived(self.packets.remove(handle));
@@ -297,7 +303,7 @@ impl Fabric {
                 self.watch_after(link, handle, fate);
             }
             let Fate::Arrives { at, marked, corrupted, duplicated, .. } = fate else {
-                self.lose(handle);
+                self.lose_at(now, link, handle, fate);
                 return None;
             };
             if marked {
@@ -337,7 +343,7 @@ impl Fabric {
             watch.enqueued(packet, scheduled.link().occupancy().packets);
         }
         scheduled.enqueue(now, queued);
-        self.settle_drops(link);
+        self.settle_drops(now, link);
         self.serve(now, link);
     }
 
@@ -362,7 +368,7 @@ impl Fabric {
                 return;
             }
             let departure = scheduled.dequeue(now);
-            self.settle_drops(link);
+            self.settle_drops(now, link);
             let Some(departure) = departure else { continue };
             let handle = departure.packet.handle;
             if let Some(watch) = &mut self.watches[link] {
@@ -376,7 +382,7 @@ impl Fabric {
                     }
                     self.pass_on(at, handle);
                 }
-                None => self.lose(handle),
+                None => self.lose(now, handle),
             }
         }
     }
@@ -408,21 +414,55 @@ impl Fabric {
     }
 
     /// Removes from the network what a scheduled link dropped.
-    fn settle_drops(&mut self, link: usize) {
-        let Some(scheduled) = &mut self.scheduled[link] else { return };
-        let waiting = scheduled.link().occupancy().packets;
-        while let Some(dropped) = scheduled.take_drop() {
-            let packet = self.packets.remove(dropped.packet.handle);
-            self.dropped[packet.flow as usize] += 1;
+    fn settle_drops(&mut self, now: Time, link: usize) {
+        loop {
+            let Some(scheduled) = &mut self.scheduled[link] else { return };
+            let waiting = scheduled.link().occupancy().packets;
+            let Some(dropped) = scheduled.take_drop() else { return };
+            let packet = *self.packets.get(dropped.packet.handle);
             if let Some(watch) = &mut self.watches[link] {
                 watch.dropped(&packet, waiting, dropped.reason);
             }
+            self.lose(now, dropped.packet.handle);
         }
     }
 
-    fn lose(&mut self, handle: u32) {
+    /// A link has dropped a packet.
+    #[inline]
+    fn lose_at(&mut self, now: Time, link: usize, handle: u32, fate: Fate) {
+        let mut at = now;
+        if !self.known_after.is_empty()
+            && fate == Fate::Dropped(DropReason::Loss)
+            && self.is_told(handle).is_some()
+        {
+            at = self.links[link].missed_arrival();
+        }
+        self.lose(at, handle);
+    }
+
+    /// Removes a packet that is lost; `at`: when it would have left the link.
+    fn lose(&mut self, at: Time, handle: u32) {
+        if let Some(after) = self.is_told(handle) {
+            let flow = self.packets.get(handle).flow;
+            self.dropped[flow as usize] += 1;
+            self.wheel.push(at + after, Event::Lost(handle));
+            return;
+        }
         let packet = self.packets.remove(handle);
         self.dropped[packet.flow as usize] += 1;
+    }
+
+    /// How long after its loss the packet's sender comes to know; `None` if it never does.
+    fn is_told(&self, handle: u32) -> Option<Duration> {
+        let packet = self.packets.get(handle);
+        let known_after = self.known_after.get(packet.flow as usize).copied().flatten();
+        known_after.filter(|_| !packet.marks.ack)
+    }
+
+    /// The flow's sender comes to know of each loss so long after it.
+    pub(crate) fn tell_losses(&mut self, flow: u32, after: Duration) {
+        self.known_after.resize(self.groups.len(), None);
+        self.known_after[flow as usize] = Some(after);
     }
 
     #[cold]

@@ -170,6 +170,7 @@ fn adus(run: &Run) -> Rows {
                 Cell::None,
                 Cell::None,
                 Cell::None,
+                Cell::None,
             ]);
         }
         let Some(consumer) = agent.receiver().consumer() else { continue };
@@ -182,6 +183,7 @@ fn adus(run: &Run) -> Rows {
                 due.as_secs_f64().into(),
                 by_end(record.delivered).into(),
                 by_end(record.emitted).into(),
+                by_end(record.last_emitted).into(),
                 by_end(record.arrived).into(),
                 by_end(processed).into(),
                 record.retransmissions.into(),

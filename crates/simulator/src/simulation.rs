@@ -199,6 +199,10 @@ impl Simulation {
             }
             Event::Serve(link) => fabric.on_serve(now, link),
             Event::Take(flow) => self.run.agents[flow as usize].on_take(now, fabric),
+            Event::Lost(handle) => {
+                let packet = fabric.take(handle);
+                self.run.agents[packet.flow as usize].on_lost(now, packet, fabric);
+            }
             Event::Sample => {
                 self.run.probes.sample(now, &self.run.names, &self.run.agents, fabric);
                 self.horizon = self.next_reading(now);

@@ -244,3 +244,68 @@ fn units_that_never_arrive_have_rows_without_a_time_of_delivery() {
     assert_eq!(batch.num_rows(), 20);
     assert!(batch.column_by_name("delivered_s").expect("it is there").null_count() > 1);
 }
+
+const TOLD: &str = r#"flows.adus.transport.loss-known-after="100 ms""#;
+
+#[test]
+fn a_told_loss_is_repaired_after_its_own_way_whatever_the_acknowledgements() {
+    for every in ["1", "2", "16"] {
+        let acks = format!(r#"flows.adus.transport.ack-every="{every} packets""#);
+        let results = run(&[FOURTH_LOST, TOLD, &acks]);
+        // Sent at 40 ms, it would have arrived at 140 ms.
+        assert_eq!(millis(&results, "emitted_s")[4], 40.0);
+        assert_eq!(millis(&results, "last_emitted_s")[4], 240.0);
+        assert_eq!(millis(&results, "arrived_s")[4], 340.0);
+        assert_eq!(counts(&results, "flows", "timeouts"), [0]);
+        assert_eq!(counts(&results, "flows", "retransmitted"), [1]);
+        assert_eq!(counts(&results, "flows", "dropped_packets"), [1]);
+    }
+}
+
+#[test]
+fn a_told_loss_is_told_again_and_a_lost_end_needs_no_timer() {
+    let lost = "topology.links.0.loss.lost=[19, 20, 21]";
+    let results = run(&[lost, TOLD]);
+    // Sent at 190 ms, and each 200 ms after that.
+    assert_eq!(millis(&results, "emitted_s")[19], 190.0);
+    assert_eq!(millis(&results, "last_emitted_s")[19], 790.0);
+    assert_eq!(millis(&results, "arrived_s")[19], 890.0);
+    assert_eq!(counts(&results, "flows", "timeouts"), [0]);
+}
+
+#[test]
+fn random_told_losses_lose_nothing_and_keep_the_order_of_the_link() {
+    let lossy = r#"topology.links.0.loss={ kind = "bernoulli", rate = 0.3 }"#;
+    let delay = r#"topology.links.0.delay={ kind = "exponential", mean = "100 ms" }"#;
+    let many = "flows.adus.application.count=500";
+    for delivery in ["in-order", "out-of-order"] {
+        let delivery = format!(r#"flows.adus.transport.delivery="{delivery}""#);
+        let results = run(&[lossy, delay, many, TOLD, &delivery]);
+        assert_eq!(order(&results).len(), 500);
+        assert!(millis(&results, "arrived_s").iter().all(|at| at.is_finite()));
+        // Those that were sent once arrive in the order in which they were sent.
+        let again = counts(&results, "adus", "retransmissions");
+        let arrived = millis(&results, "arrived_s");
+        let once: Vec<f64> =
+            (0..500).filter(|adu| again[*adu] == 0).map(|adu| arrived[adu]).collect();
+        assert!(once.is_sorted());
+        assert!(once.len() < 450);
+    }
+}
+
+#[test]
+fn the_first_timeout_can_be_set() {
+    let alone = ["topology.links.0.loss.lost=[0]", "flows.adus.application.count=1"];
+    assert_eq!(millis(&run(&alone), "arrived_s"), [1100.0]);
+    let sooner = r#"flows.adus.transport.initial-rto="300 ms""#;
+    let sooner = run(&[alone[0], alone[1], sooner]);
+    assert_eq!(millis(&sooner, "arrived_s"), [400.0]);
+}
+
+#[test]
+fn a_receiver_that_does_not_tell_space_acknowledges_arrivals_alone() {
+    let slow = r#"flows.adus.application.processing="50 ms""#;
+    let silent = "flows.adus.transport.tells-space=false";
+    assert_eq!(counts(&run(&[slow, silent]), "flows", "acks"), [10]);
+    assert!(counts(&run(&[slow]), "flows", "acks") > vec![10]);
+}

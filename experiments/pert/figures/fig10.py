@@ -17,7 +17,7 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..streams import DELAYS_S, streams, success_by_delay
+from ..streams import ALL_SUCCEED, DELAYS_S, streams, success_by_delay
 
 TIE_CAUSE = "at the smallest delays few streams of any controller may succeed, so that they tie."
 
@@ -35,6 +35,7 @@ def judge(results: Results) -> Finding:
             DELAYS_S,
             seconds,
             cause,
+            ends=ALL_SUCCEED,
         )
         for better, worse, cause in (
             ("pert", "cubic", SMALL_WINDOWS + SAME_T_OTHER_LOAD),

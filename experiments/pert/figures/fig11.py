@@ -28,7 +28,7 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..streams import DELAYS_S, STARTUP_S, streams, success_by_delay
+from ..streams import ALL_SUCCEED, DELAYS_S, STARTUP_S, streams, success_by_delay
 
 TIE_CAUSE = Cause(
     "once every stream of both succeeds, neither can be above the other; the published “almost"
@@ -55,6 +55,7 @@ def judge(results: Results) -> Finding:
                 DELAYS_S,
                 seconds,
                 cause,
+                ends=ALL_SUCCEED,
             ),
             _larger_lead(name, found[name], found["reno"], (tight, loose), cause),
             within_everywhere(

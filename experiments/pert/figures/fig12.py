@@ -17,7 +17,7 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..streams import DELAYS_S, STARTUP_S, bin_name, streams, success_by_delay
+from ..streams import ALL_SUCCEED, DELAYS_S, STARTUP_S, bin_name, streams, success_by_delay
 
 CAPTION = (0.02, 0.06)
 PROSE = (0.04, 0.06)
@@ -64,6 +64,7 @@ def _checks(table: pl.DataFrame, bounds: tuple[float, float], cause: str = "") -
             DELAYS_S,
             seconds,
             cause,
+            ends=ALL_SUCCEED,
         )
         for other in ("cubic", "reno")
     ]

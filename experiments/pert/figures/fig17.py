@@ -5,7 +5,7 @@ import polars as pl
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import about, every, is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.statistics import Interval, mean_of_runs
 from ontempo.lab.study import Cell, Results
 
 from ..extensions import ACKS, lone_cells, scaling
@@ -25,7 +25,7 @@ def judge(results: Results) -> Finding:
         (pl.col("delivered_packets") / pl.col("acks")).alias("ratio"),
     )
     found = {
-        column: {ack: mean_interval(flows.filter(ack=ack)[column]) for ack in RECEIVERS}
+        column: {ack: mean_of_runs(flows.filter(ack=ack), column) for ack in RECEIVERS}
         for column in ("data", "ack_traffic", "ratio")
     }
     data, traffic, ratio = (found[column] for column in ("data", "ack_traffic", "ratio"))

@@ -127,6 +127,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 CLAIM = Claim(
     id="pert/fig18",
+    headline="It is higher by about one train.",
     title="Round trip with coalesced ACKs",
     world=World.SIMULATION,
     published="With coalesced ACKs the smoothed round trip is always about 5 ms higher than"

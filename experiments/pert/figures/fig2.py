@@ -7,7 +7,7 @@ import polars as pl
 from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, Zone
-from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.statistics import Interval, mean_interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from ..causes import READINGS
@@ -85,7 +85,7 @@ def judge(results: Results) -> Finding:
         .agg(pl.col("loss_rate").mean(), pl.col("goodput_bps").sum())
     )
     pert, reno = (by_seed.filter(group=group) for group in ("pert", "reno"))
-    losses = {"PERT": mean_interval(pert["loss_rate"]), "RENO": mean_interval(reno["loss_rate"])}
+    losses = {"PERT": mean_of_runs(pert, "loss_rate"), "RENO": mean_of_runs(reno, "loss_rate")}
     theirs = float(reno["goodput_bps"].sum())
     ratio = float(pert["goodput_bps"].sum()) / theirs if theirs else math.nan
     checks = [

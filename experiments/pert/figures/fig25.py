@@ -5,7 +5,7 @@ import polars as pl
 from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.judging import every, is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import mean_interval
+from ontempo.lab.statistics import mean_of_runs
 from ontempo.lab.study import Results
 
 from ..causes import PACED_LOSE
@@ -32,7 +32,7 @@ def judge(results: Results) -> Finding:
         )
     )
     found = {
-        column: {name: mean_interval(runs.filter(group=name)[column]) for name in FLAVOURS}
+        column: {name: mean_of_runs(runs.filter(group=name), column) for name in FLAVOURS}
         for column in ("rate", "loss")
     }
     rate = {name: one.value for name, one in found["rate"].items()}

@@ -35,6 +35,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 CLAIM = Claim(
     id="pert/fig26",
+    headline="Delay Pacing: the Jain index falls.",
     title="Fairness against the number of flows, half of them paced",
     world=World.SIMULATION,
     published="With 10 to 100 flows that coalesce ACKs, half of them paced, fairness falls with"

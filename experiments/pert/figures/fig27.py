@@ -33,6 +33,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 CLAIM = Claim(
     id="pert/fig27",
+    headline="Buffer (bandwidth-delay products): paced flows have the larger Jain index.",
     title="Fairness against the buffer, half of the flows paced",
     world=World.SIMULATION,
     published="With buffers of 0.4 to 4.0 bandwidth-delay products paced flows are fairer in"

@@ -44,6 +44,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 CLAIM = Claim(
     id="pert/fig28",
+    headline="Round trip (ms): paced flows have the larger Jain index.",
     title="Fairness against round trip, coalescing flows and web users",
     world=World.SIMULATION,
     published="With round trips of 10 to 100 ms, 10 to 100 % of the flows coalescing, and 100 to"

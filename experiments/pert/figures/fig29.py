@@ -5,7 +5,7 @@ import polars as pl
 from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.judging import Curve, above_everywhere
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import mean_interval
+from ontempo.lab.statistics import mean_interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from ..causes import paced_streams
@@ -100,7 +100,7 @@ def _worst(results: Results, name: str, delay: float) -> Curve:
 
 def _by_buffer(runs: pl.DataFrame, column: str) -> Curve:
     return {
-        float(bdp): mean_interval(part[column])
+        float(bdp): mean_of_runs(part, column)
         for (bdp,), part in runs.group_by(["bdp"], maintain_order=True)
     }
 

@@ -85,6 +85,7 @@ def judge(results: Results) -> Finding:
 
 CLAIM = Claim(
     id="pert/fig4",
+    headline="T/μ falls with every increase of the number of videos.",
     title="T/μ against the number of videos",
     world=World.SIMULATION,
     published="With 20 to 35 videos and as many file transfers, T/μ covers the range from 2.0"

@@ -77,7 +77,7 @@ def judge(results: Results) -> Finding:
 
 
 def _mbit(point: Interval) -> Interval:
-    return Interval(point.value / 1e6, point.low / 1e6, point.high / 1e6, point.n)
+    return point.scaled(1e-6)
 
 
 CLAIM = Claim(

@@ -8,7 +8,16 @@ from ontempo.lab.study import Results
 from ..causes import AT_THE_START
 from ..curves import DELAY_AXIS, STREAMS_NOTE, SUCCESS_AXIS, seconds
 from ..grid import video_cells, video_scaling
-from ..streams import DELAYS_S, STARTUP_S, T_BINS, bin_name, streams, success_by_delay, within
+from ..streams import (
+    ALL_SUCCEED,
+    DELAYS_S,
+    STARTUP_S,
+    T_BINS,
+    bin_name,
+    streams,
+    success_by_delay,
+    within,
+)
 
 NEARLY_ALL = 0.95
 
@@ -28,6 +37,7 @@ def judge(results: Results) -> Finding:
             strictly=False,
             place=seconds,
             cause=AT_THE_START,
+            ends=ALL_SUCCEED,
         )
         for b, curve in curves.items()
     ]

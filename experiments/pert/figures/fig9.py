@@ -12,7 +12,7 @@ from ontempo.lab.study import Cell, Results
 from ..causes import READINGS, SAME_T_OTHER_LOAD, SMALL_WINDOWS
 from ..curves import NAMES, STREAMS_NOTE, SUCCESS_AXIS, SYMBOLS, T_AXIS, bin_of, views_by_delay
 from ..grid import CONTROLLERS, blocks, video_cells, video_scaling
-from ..streams import STARTUP_S, T_NAMES, streams, success_by_t
+from ..streams import ALL_SUCCEED, STARTUP_S, T_NAMES, streams, success_by_t
 
 SIZES = (1000, 200)
 PLACES = tuple(T_NAMES)
@@ -92,6 +92,7 @@ def _checks(found: Mapping[tuple[str, int], Curve]) -> list[Check]:
             PLACES,
             bin_of,
             PERT_CAUSE if (name, size) == ("pert", 1000) else TIE_CAUSE,
+            ends=ALL_SUCCEED,
         )
         for size in SIZES
         for name in ("pert", "cubic")
@@ -105,6 +106,7 @@ def _checks(found: Mapping[tuple[str, int], Curve]) -> list[Check]:
             PLACES[:2],
             bin_of,
             PERT_CAUSE,
+            ends=ALL_SUCCEED,
         )
     )
     checks += [
@@ -116,6 +118,7 @@ def _checks(found: Mapping[tuple[str, int], Curve]) -> list[Check]:
             PLACES,
             bin_of,
             SIZE_CAUSE,
+            ends=ALL_SUCCEED,
         )
         for name in NAMES
     ]

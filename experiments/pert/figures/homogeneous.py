@@ -7,7 +7,7 @@ import polars as pl
 from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import mean_interval
+from ontempo.lab.statistics import mean_interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from ..causes import queue_at_threshold
@@ -26,9 +26,7 @@ def judge(results: Results) -> Finding:
         .agg((pl.col("dropped_packets").sum() / pl.col("sent_packets").sum()).alias("loss"))
     )
     queues = results.table("links").filter(link="bottleneck")
-    loss = {
-        name: mean_interval(losses.filter(controller=name)["loss"]) for name in ("pert", "reno")
-    }
+    loss = {name: mean_of_runs(losses.filter(controller=name), "loss") for name in ("pert", "reno")}
     queue = {
         name: mean_interval(queues.filter(controller=name)["mean_packets"])
         for name in ("pert", "reno")

@@ -141,6 +141,7 @@ FIG7 = Claim(
 
 FIG8_9 = Claim(
     id="psp/fig8-9",
+    headline="Without spacing nine packets of ten are lost.",
     title="16 agents, spacing 0 to 5000 μs",
     world=World.SIMULATION,
     published="Without spacing each of 16 agents sends 100 Mbit/s and receives 10, with 90 %"

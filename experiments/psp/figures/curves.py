@@ -7,7 +7,7 @@ import polars as pl
 
 from ontempo.lab.judging import Curve, at
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.statistics import Interval, mean_of_runs
 
 SPACING = "spacing_us"
 SPACING_AXIS = Axis("Packet spacing (μs)", (-50, 5050), hover="spacing %{x} μs")
@@ -26,7 +26,7 @@ def over_spacing(table: pl.DataFrame, value: pl.Expr) -> dict[float, Interval]:
     """A value averaged over flows, for each spacing."""
     named = table.select(SPACING, value.alias("value"))
     return {
-        float(us): mean_interval(part["value"])
+        float(us): mean_of_runs(part, "value")
         for (us,), part in named.sort(SPACING).group_by([SPACING], maintain_order=True)
     }
 

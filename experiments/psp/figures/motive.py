@@ -7,7 +7,7 @@ import polars as pl
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.statistics import Interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from ..grid import MEDIA, QUEUES, aqm_cells, headline_cells
@@ -26,7 +26,7 @@ def by_queue(table: pl.DataFrame, value: str) -> dict[str, dict[float, Interval]
     """A value for each kind of media and each discipline."""
     return {
         media: {
-            place: mean_interval(table.filter(media=media, queue=queue)[value])
+            place: mean_of_runs(table.filter(media=media, queue=queue), value)
             for place, queue in PLACES.items()
         }
         for media in MEDIA
@@ -110,8 +110,8 @@ def judge_headline(results: Results) -> Finding:
     """Loss and throughput of 16 adaptive agents against 16 that send as fast as they can."""
     flows = results.table("flows").filter(group="psa").with_columns(loss_of_sent())
     of = {media: flows.filter(media=media) for media in HEADLINE_MEDIA}
-    loss = {media: mean_interval(part["loss_rate"]) for media, part in of.items()}
-    rate = {media: mean_interval(part["goodput_bps"] / 1e6) for media, part in of.items()}
+    loss = {media: mean_of_runs(part, "loss_rate") for media, part in of.items()}
+    rate = {media: mean_of_runs(part, "goodput_bps").scaled(1e-6) for media, part in of.items()}
     less = 1 - ratio(loss["damped PSP"], loss["plain UDP"])
     kept = ratio(rate["damped PSP"], rate["plain UDP"])
     checks = [

@@ -5,7 +5,7 @@ import polars as pl
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.statistics import Interval, mean_of_runs
 from ontempo.lab.study import Results
 
 from ..causes import EMPTY_WAY_BACK, OWN_CONVERSATION
@@ -20,7 +20,7 @@ def throughput(results: Results, back: str) -> dict[str, Interval]:
     table = results.table("intervals").filter(pl.col("group") == "images", pl.col("back") == back)
     by_seed = table.group_by("reserved", "seed").agg(pl.col("received_bps").mean() / 1e3)
     return {
-        variant: mean_interval(by_seed.filter(reserved=variant)["received_bps"])
+        variant: mean_of_runs(by_seed.filter(reserved=variant), "received_bps")
         for variant in VARIANTS
     }
 

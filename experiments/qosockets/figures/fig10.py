@@ -74,6 +74,7 @@ def judge(results: Results) -> Finding:
 
 CLAIM = Claim(
     id="qosockets/fig10",
+    headline="Under heavy load, reserved images get 20 % more.",
     title="DIRM: throughput",
     world=World.SIMULATION,
     published="Reserved images get 20 % more than unreserved ones under heavy load and overload,"

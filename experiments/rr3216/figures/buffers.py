@@ -7,7 +7,6 @@ from ontempo.lab.judging import about, at, judged
 from ontempo.lab.plots import Axis
 from ontempo.lab.study import Results
 
-from ..causes import JITTER_OF_100
 from ..curves import PROCESSING_AXIS, lines_figure, scaling, swept_cells
 from ..grid import Setting
 from ..metrics import curve, gains
@@ -19,20 +18,20 @@ NOTE = "Judged at the operating point, Ta = R = 10 ms, since the paper gives no 
 
 
 def judge(
-    column: str, what: str, published: float, cause: str = ""
+    column: str, what: str, published: float, *, or_more: bool = False
 ) -> Callable[[Results], Finding]:
-    """How much less of a metric there is out of sequence."""
+    """How much less of a metric there is out of sequence: about so much, `or_more`."""
+    amount = f"{published:.0%} less, or even less" if or_more else f"about {published:.0%} less"
 
     def finding(results: Results) -> Finding:
         points = curve(results.derive(gains), "processing_ms", column)
         found = at(points, PROCESSING_MS)
         check = judged(
-            f"Out of sequence {what} is about {published:.0%} less.",
-            f"about {published:g}",
+            f"Out of sequence {what} is {amount}.",
+            f"at least {published:g}" if or_more else f"about {published:g}",
             lambda: f"{found.value:.3f}",
             {f"the gain at {PROCESSING_MS:g} ms": found},
-            lambda: about(found.value, published),
-            cause,
+            lambda: about(found.value, published) or (or_more and found.value > published),
         )
         figure = lines_figure(
             f"How much less {what} is out of sequence, against the processing time.",
@@ -60,9 +59,10 @@ JITTER = Claim(
     id="rr3216/jitter",
     title="Jitter with the defaults",
     world=World.SIMULATION,
-    published="It lessens jitter, the variance of the application's blocking time, by around 30 %.",
-    expectation="Jitter about 30 % less out of sequence.",
+    published="It lessens jitter, the variance of the application's blocking time, by around 30 %"
+    " (section 5), by more than 30 % (section 4.4).",
+    expectation="Jitter less by 30 % or more out of sequence.",
     cells=lambda scale: swept_cells(scale, [Setting()]),
-    judge=judge("jitter_gain", "jitter", 0.3, JITTER_OF_100),
+    judge=judge("jitter_gain", "jitter", 0.3, or_more=True),
     scaling=scaling,
 )

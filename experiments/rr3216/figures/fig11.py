@@ -1,5 +1,7 @@
 """Figure 11: the model's gain against rtt/Ta."""
 
+from collections.abc import Callable
+
 from ontempo.lab.claims import Check, Claim, Finding, World, no_cells
 from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
@@ -11,15 +13,19 @@ from ..model import blocking_gain
 
 BURSTS = (2, 5, 10, 20, 50)
 RATIOS = [step / 2 for step in range(1, 121)]
+PROCESSING_MS = (10.0, 20.0, 50.0, 77.0, 100.0)
+"""Processing times of R and more, to which the paper limits the figure."""
+INTERVAL_MS = 10.0
+"""R of section 4.2, by the captions."""
 SPREAD = 1e-9
 """Tolerance of independence: rounding."""
 DIGITS = 9
 """Decimals of what is compared between machines: rounding is beyond them."""
 
-HALF = 0.5
-PUBLISHED_RATIO = 20.0
 INTERVALS = (0.0, 0.25, 0.5, 1.0)
 """R as shares of Ta: 0 is none, 1 the operating point."""
+
+SIGNIFICANT = 20.0
 
 
 def gain(ratio: float, burst: float, share: float, processing_ms: float = 10.0) -> float:
@@ -27,56 +33,57 @@ def gain(ratio: float, burst: float, share: float, processing_ms: float = 10.0) 
     return float(blocking_gain(processing_ms, burst, ratio * processing_ms, share * processing_ms))
 
 
-def crossing(burst: float, share: float) -> float:
-    """The ratio rtt/Ta at which Gb passes one half, to a hundredth; 0 where it always has."""
-    return next(step / 100 for step in range(1, 100_000) if gain(step / 100, burst, share) > HALF)
+def judge_with(interval_ms: float) -> Callable[[Results], Finding]:
+    """The judgement where section 4.2 has this R."""
+
+    def judge(_results: Results) -> Finding:
+        """Independence of Ta and of R."""
+        return Finding([figure()], _checks(interval_ms), [NOTE])
+
+    return judge
 
 
-def judge(_results: Results) -> Finding:
-    """Independence of R and Ta, and where the gain becomes significant."""
-    scaled = max(
-        abs(gain(ratio, burst, share, 10.0) - gain(ratio, burst, share, 77.0))
-        for ratio in RATIOS
-        for burst in BURSTS
-        for share in INTERVALS
+def _checks(interval_ms: float) -> list[Check]:
+    places = [(ratio, burst) for ratio in RATIOS for burst in BURSTS]
+
+    def spread(values: Callable[[float, float], list[float]]) -> float:
+        return max(max(found) - min(found) for found in (values(*place) for place in places))
+
+    scaled = spread(
+        lambda ratio, burst: [
+            gain(ratio, burst, interval_ms / time, time) for time in PROCESSING_MS
+        ]
     )
-    off = max(
-        abs(gain(ratio, burst, 0.0) - gain(ratio, burst, share))
-        for ratio in RATIOS
-        for burst in BURSTS
-        for share in INTERVALS
-    )
-    crossings = {share: crossing(10, share) for share in INTERVALS[:-1]}
-    checks = [
+    off = spread(lambda ratio, burst: [gain(ratio, burst, share) for share in INTERVALS])
+    return [
         Check(
-            "At a given rtt/Ta, Gb does not depend on Ta, R/Ta being the same.",
+            "At a given rtt/Ta, Gb is the same for every Ta from R on.",
             "independent",
-            f"differs by at most {number(scaled)}",
+            f"differs by up to {number(scaled)} with R = {interval_ms:g} ms",
             scaled <= SPREAD,
-            values=(round(scaled, DIGITS),),
+            MODEL_HAS_R,
+            (round(scaled, DIGITS),),
         ),
         Check(
-            "At a given rtt/Ta, Gb does not depend on R.",
+            "At a given rtt/Ta, Gb is the same whatever R is.",
             "independent",
             f"differs by up to {number(off)}",
             off <= SPREAD,
             MODEL_HAS_R,
             (round(off, DIGITS),),
         ),
-        Check(
-            "For n = 10, Gb exceeds one half only beyond rtt/Ta of about 20.",
-            f"from {PUBLISHED_RATIO:g} on",
-            "; ".join(
-                f"from {value:g} on with R = {share:g} Ta" for share, value in crossings.items()
-            ),
-            all(
-                abs(value - PUBLISHED_RATIO) <= 0.1 * PUBLISHED_RATIO
-                for value in crossings.values()
-            ),
-            MODEL_HAS_R,
-            tuple(crossings.values()),
-        ),
     ]
+
+
+NOTE = (
+    "The paper calls the gain significant only where rtt/Ta is above about 20, and does not say"
+    " from which gain on: this is not judged. With n = 10 and R = 0 the gain at 20 is"
+    f" {number(gain(SIGNIFICANT, 10, 0.0))}."
+)
+
+
+def figure() -> Figure:
+    """Gb against rtt/Ta, for several R."""
     views = [
         View(
             f"{share:g} Ta",
@@ -92,25 +99,23 @@ def judge(_results: Results) -> Finding:
         )
         for share in INTERVALS[:-1]
     ]
-    figure = Figure(
+    return Figure(
         "The model's gain in blocking time against the ratio of round trip and processing time.",
         Axis("rtt/Ta", (0, 60)),
         Axis("Gain Gb in blocking time", (-0.05, 1.05)),
         views,
         selector="R",
     )
-    return Finding([figure], checks)
 
 
 CLAIM = Claim(
     id="rr3216/fig11",
     title="The model's gain against rtt/Ta",
     world=World.ANALYSIS,
-    published="Where Ta is at least R, Gb depends on rtt/Ta and n alone, and is significant only"
-    " for a ratio above about 20.",
-    expectation="Independent of R and Ta at a fixed ratio; above 0.5 only beyond about 20 for"
-    " n = 10.",
+    published="Where Ta is at least R, Gb depends on rtt/Ta and n alone, whatever R and Ta are, and"
+    " is significant only for a ratio above about 20.",
+    expectation="Independent of Ta, and of R, at a fixed ratio.",
     cells=no_cells,
-    judge=judge,
+    judge=judge_with(INTERVAL_MS),
     scaling=lambda _scale: "Nothing to scale: computed.",
 )

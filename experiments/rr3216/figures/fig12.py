@@ -10,7 +10,7 @@ from ontempo.lab.statistics import Interval
 from ontempo.lab.study import Cell, Results
 
 from ..causes import CONTRADICTION, SLOWED_BY_LOSS, SMALL_STEPS
-from ..curves import RUNS_NOTE, gain_figure, ms
+from ..curves import NOTHING, RUNS_NOTE, gain_figure, ms
 from ..grid import SEEDS, Setting, cells
 from ..metrics import curve, gains, highest
 
@@ -20,6 +20,9 @@ LOSSES = {
 }
 PROCESSING_MS = (1.0, 5.0, 10.0, 20.0, 40.0)
 HIGHEST_LOSS = 0.6
+
+TEXT = "Text: the largest gain is around 90 % at 60 % loss."
+CONCLUSIONS = "Conclusions: it is up to 50 % at 60 % loss."
 
 
 def wanted(scale: Scale) -> list[Cell]:
@@ -54,6 +57,7 @@ def judge(results: Results) -> Finding:
                 rising=True,
                 place=percent,
                 cause=SMALL_STEPS,
+                ends=NOTHING,
             )
             for time, points in found.items()
         ),
@@ -75,8 +79,8 @@ def judge(results: Results) -> Finding:
                 CONTRADICTION,
             )
             for sentence, published in (
-                ("Text: the largest gain is around 90 % at 60 % loss.", 0.9),
-                ("Conclusions: it is up to 50 % at 60 % loss.", 0.5),
+                (TEXT, 0.9),
+                (CONCLUSIONS, 0.5),
             )
         ),
     ]
@@ -104,7 +108,8 @@ CLAIM = Claim(
     published="The gain grows with the loss rate, most where Ta is less than R; the text speaks of"
     " 90 % at a loss rate of 60 %, the conclusions of 50 %.",
     expectation="Grows with L for each Ta; largest for Ta < R; about 0.9, or 0.5, at 60 %: they"
-    " exclude each other, so that one check must fail.",
+    " exclude each other, so that one check must fail. “Around” is read as within a tenth.",
+    exclusive=(TEXT, CONCLUSIONS),
     cells=wanted,
     judge=judge,
     scaling=lambda scale: (

@@ -8,6 +8,7 @@ from ontempo.lab.study import Cell, Results
 from ..causes import LEVEL, RATE_RAISES, SMALL_STEPS
 from ..curves import (
     RUNS_NOTE,
+    USELESS_WHY,
     gain_figure,
     maximum_between,
     ms,
@@ -98,7 +99,8 @@ LEFT = Claim(
     world=World.SIMULATION,
     published="Without rate control G falls with Ta, is never negative, and is nothing from about"
     " 40 ms on.",
-    expectation="G at least 0, decreasing in Ta, below 0.05 for Ta of 40 ms or more.",
+    expectation="G at least 0, decreasing in Ta, below 0.05 for Ta of 40 ms or more. "
+    + USELESS_WHY,
     cells=wanted,
     judge=judge_left,
     scaling=scaling,
@@ -111,7 +113,7 @@ RIGHT = Claim(
     published="With R = 10 ms the largest gain is around 30 %, where Ta is at most R, and higher"
     " than without rate control.",
     expectation="Largest G from 0.2 to 0.4 at Ta up to R, above that of R = 0; below 0.05 for Ta of"
-    " 40 ms or more.",
+    " 40 ms or more. “Around 30 %” is read as within a tenth. " + USELESS_WHY,
     cells=wanted,
     judge=judge_right,
     scaling=scaling,

@@ -10,12 +10,9 @@ from ontempo.lab.statistics import Interval
 from ontempo.lab.study import Cell, Results
 
 from ..causes import MEMORY, ORDER_KEPT
-from ..curves import RUNS_NOTE, gain_figure, ms
+from ..curves import RUNS_NOTE, SAME, SAME_WHY, gain_figure, ms
 from ..grid import SEEDS, Setting, cells
 from ..metrics import curve, gains
-
-SAME = 0.05
-"""Gains within so much of each other count as equal."""
 
 LOSSES = (0.1, 0.3)
 BURSTS: tuple[float | None, ...] = (None, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -124,7 +121,8 @@ GILBERT = Claim(
     title="Bursts of losses",
     world=World.SIMULATION,
     published="The gain depends on the loss rate only, not on p and q of the loss chain.",
-    expectation="G depends on L alone. The published runs have q = 1 - p; bursts are beyond them.",
+    expectation="G depends on L alone. The published runs have q = 1 - p; bursts are beyond them. "
+    + SAME_WHY,
     cells=loss_cells,
     judge=judge_losses,
     scaling=lambda _scale: "Nothing to scale: twenty runs a point.",
@@ -136,7 +134,7 @@ DELAY = Claim(
     world=World.SIMULATION,
     published="Results do not depend on the law of the delay.",
     expectation="G with constant, exponential and hyper-exponential delays within 0.05 of that with"
-    " the default law.",
+    f" the default law. {SAME_WHY}",
     cells=delay_cells,
     judge=judge_delays,
     scaling=lambda scale: f"{len(TIMES_MS[scale])} of {len(TIMES_MS['full'])} processing times.",

@@ -5,6 +5,7 @@ expectation that follows, the cells that test it, and a function that judges the
 Judging never runs anything, so a claim can be judged again from stored cells.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,7 +35,10 @@ class Verdict(StrEnum):
     """
 
     REPRODUCED = "reproduced"
-    DIFFERS = "differs"
+    REPRODUCED_UNDER = "reproduced under a reading"
+    PARTLY = "partly"
+    CONTRADICTED = "contradicted"
+    INCONSISTENT = "inconsistent"
     UNDECIDED = "undecided"
     NOT_YET = "not yet"
 
@@ -78,6 +82,11 @@ class Check:
     doubt: str = ""
 
     @property
+    def measures(self) -> bool:
+        """Whether it has values, and misses none."""
+        return bool(self.values) and not any(map(math.isnan, self.values))
+
+    @property
     def experiment(self) -> str:
         """What supports the cause; empty where nothing was tried."""
         return self.cause.experiment if isinstance(self.cause, Cause) else ""
@@ -92,14 +101,22 @@ class Finding:
     notes: Sequence[str] = ()
 
     @property
-    def verdict(self) -> Verdict:
-        """Reproduced only where every check holds; one that fails makes it differ."""
+    def holds(self) -> bool | None:
+        """Whether every check holds; None if there is none, or one is undecided and none fails."""
         outcomes = [check.ok for check in self.checks]
         if False in outcomes:
-            return Verdict.DIFFERS
-        if None in outcomes or not outcomes:
-            return Verdict.UNDECIDED
-        return Verdict.REPRODUCED
+            return False
+        return None if None in outcomes or not outcomes else True
+
+    @property
+    def held(self) -> int:
+        """How many checks hold."""
+        return sum(check.ok is True for check in self.checks)
+
+    def check(self, sentence: str) -> Check | None:
+        """The check with this sentence; the first one if it is empty; None if there is none."""
+        named = (one for one in self.checks if not sentence or one.sentence == sentence)
+        return next(named, None)
 
 
 @dataclass(frozen=True)
@@ -107,6 +124,9 @@ class Claim:
     """One named entry of the reproduction.
 
     `row` names the row of ``rows.toml`` that it answers, where that is not the id's own part.
+    `headline` is the sentence of the check that says what the claim is about; empty: the first.
+    `exclusive` are the sentences of two checks that the paper both states and that exclude each
+    other.
     """
 
     id: str
@@ -118,6 +138,8 @@ class Claim:
     judge: Callable[[Results], Finding]
     scaling: Callable[[Scale], str]
     row: str = ""
+    headline: str = ""
+    exclusive: tuple[str, str] | tuple[()] = ()
 
     @property
     def answers(self) -> str:
@@ -131,13 +153,59 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Where a paper's text is open: what is chosen, and the passages for and against it."""
+
+    what: str
+    supported: str
+    opposed: str = ""
+
+
+def unchanged(claim: Claim) -> Claim:
+    """The claim as it is written."""
+    return claim
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A set of choices where a paper's text is open, applied to all of its claims at once.
+
+    `of` makes the claim as it is run and judged under this reading; it returns the same object if
+    the reading changes nothing for this claim.
+    """
+
+    name: str
+    about: str
+    choices: Sequence[Choice] = ()
+    of: Callable[[Claim], Claim] = unchanged
+
+
+AS_RUN = Reading("as run", "The choices that the page on the paper's figures lists.")
+"""The only reading of a paper that declares none."""
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What a paper concludes, the ids of the claims that test it, and in words what was found."""
+
+    text: str
+    claims: Sequence[str]
+    found: str
+
+
+@dataclass(frozen=True)
 class Paper:
-    """A folder of experiments: a paper and its claims, in the order of its figures."""
+    """A folder of experiments: a paper and its claims, in the order of its figures.
+
+    The first of its `readings` is the primary one, the one that its text supports best.
+    """
 
     name: str
     title: str
     about: str
     claims: Sequence[Claim]
+    readings: Sequence[Reading] = (AS_RUN,)
+    conclusions: Sequence[Conclusion] = ()
 
 
 def no_cells(_scale: Scale) -> Sequence[Cell]:

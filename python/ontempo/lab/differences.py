@@ -9,40 +9,92 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ontempo.lab.claims import Check, Verdict
+from ontempo.lab.catalogue import Listing
+from ontempo.lab.claims import Check, Reading, Verdict
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_parts import NO_CAUSE
+from ontempo.lab.summary import concluded, judged_of, table_of_readings
 
 ENGINE_MARK = re.compile(r"<!-- engine: ([0-9a-f]+) -->")
 
 MARK = re.compile(r"<!-- experiments/(\S+): ([0-9a-f]+) -->")
 
 HEAD = """\
-# Where we differ
+# Does it hold?
 
-Every check of a published claim that does not hold: what was published, what was measured, and the
-most likely cause, with the experiment that supports it where one was made. A cause is shown only
-while what is measured is what it was found for. Nothing was tuned to make a difference go away.
-Below them, what could not be decided, by the [rule](verdicts.md). The published figures beside
-ours: `make demo`.
+First what the papers conclude, and what was found. Then, for each paper, its claims under each
+[reading](verdicts.md#readings) of its text, and every check that does not hold under the primary
+reading: what was published, what was measured, and the most likely cause, with the experiment that
+supports it where one was made. A cause is shown only while what is measured is what it was found
+for. Nothing was tuned to make a difference go away. Last, what could not be decided. The rules of
+the verdicts: [verdicts.md](verdicts.md). The published figures beside ours: `make demo`.
 
 This page is generated: `make differences` writes it anew.
 """
 
+NOT_HELD = (
+    Verdict.REPRODUCED_UNDER,
+    Verdict.PARTLY,
+    Verdict.CONTRADICTED,
+    Verdict.INCONSISTENT,
+    Verdict.UNDECIDED,
+)
+"""The verdicts of claims of which a check may fail under the primary reading."""
+
 
 def differences(report: Report, experiments: Path) -> str:
     """The page."""
-    parts = [HEAD, f"<!-- engine: {report.engine or '0'} -->\n", _counts(report)]
+    parts = [HEAD, f"<!-- engine: {report.engine or '0'} -->\n"]
     for listing in report.listings:
-        claims = [judged for judged in report.judged if judged.claim.paper == listing.name]
+        parts += _conclusions(report, listing)
+    parts.append(_counts(report))
+    for listing in report.listings:
+        claims = judged_of(report, listing)
         if not claims:
             continue
         parts.append(f"## {listing.title}\n")
         parts.append(f"<!-- experiments/{listing.name}: {digest(experiments / listing.name)} -->\n")
-        differing = [one for one in claims if one.finding.verdict is Verdict.DIFFERS]
-        parts += [_claim(judged) for judged in differing] or ["Nothing differs.\n"]
+        if listing.paper:
+            parts += _readings(claims, listing.paper.readings)
+        failing = [one for one in claims if one.verdict in NOT_HELD and one.finding.holds is False]
+        parts += [_claim(judged) for judged in failing] or ["No check fails.\n"]
         parts += _undecided(claims)
     return "\n".join(parts)
+
+
+def _conclusions(report: Report, listing: Listing) -> list[str]:
+    """A paper's conclusions, each with what was found and the verdicts of its claims."""
+    found = concluded(report, listing)
+    if not found:
+        return []
+    lines = [f"**{listing.title}** ({listing.source})\n"] if listing.source else []
+    lines += ["| the paper concludes | found | claims |", "| --- | --- | --- |"]
+    lines += [
+        f"| {_cell(one.conclusion.text)} | {_cell(one.conclusion.found)} | {_cell(one.verdicts)} |"
+        for one in found
+    ]
+    return ["\n".join([*lines, ""])]
+
+
+def _readings(claims: Sequence[Judged], readings: Sequence[Reading]) -> list[str]:
+    """The readings of a paper that has several, and its claims under each."""
+    if len(readings) == 1:
+        return []
+    lines = ["### Readings\n"]
+    for place, reading in enumerate(readings):
+        rank = "the primary reading. " if place == 0 else ""
+        lines.append(f"- **{reading.name}**: {rank}{reading.about}")
+        for choice in reading.choices:
+            against = f" Against: {choice.opposed}" if choice.opposed else ""
+            lines.append(f"  - {choice.what} For: {choice.supported}{against}")
+    heads, rows = table_of_readings(claims, readings)
+    lines += ["", "Checks that hold; ✓: all of them.\n", _row(heads), _row(["---"] * len(heads))]
+    lines += map(_row, rows)
+    return ["\n".join([*lines, ""])]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
 
 
 def digest(folder: Path) -> str:
@@ -81,11 +133,11 @@ def _counts(report: Report) -> str:
 
 def _claim(judged: Judged) -> str:
     claim, checks = judged.claim, judged.finding.checks
-    held = sum(check.ok is True for check in checks)
     failing = [check for check in checks if check.ok is False]
     lines = [
         f"### {claim.id}: {claim.title}\n",
-        f"{claim.published} In {claim.world}, {held} of {len(checks)} checks hold.\n",
+        f"**{_capital(str(judged.judgement))}.** {claim.published} In {claim.world},"
+        f" {judged.finding.held} of {len(checks)} checks hold.\n",
         "| check | published | measured |",
         "| --- | --- | --- |",
         *(f"| {_cell(c.sentence)} | {_cell(c.published)} | {_cell(c.measured)} |" for c in failing),
@@ -125,6 +177,10 @@ def _undecided(claims: Sequence[Judged]) -> list[str]:
         return []
     heads = ["### Undecided\n", "| claim | check | measured |", "| --- | --- | --- |"]
     return ["\n".join([*heads, *rows, ""])]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _cell(text: str) -> str:

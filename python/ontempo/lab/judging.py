@@ -1,16 +1,17 @@
 """Checks that many claims share, and the one rule by which each of them is decided.
 
-The rule is in ``docs/verdicts.md``. In short: a check with missing data is undecided; two estimates
-whose 95 % intervals touch are indistinguishable; a value is compared with a published bound by its
-estimate alone, whatever its interval.
+The rule is in ``docs/verdicts.md``. In short: a check with missing data is undecided; of two
+estimates one is the larger only if the interval of their difference excludes zero, paired by seed
+where both have the same seeds; a value is compared with a published bound by its estimate alone,
+whatever its interval.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ontempo.lab.claims import Check
-from ontempo.lab.statistics import Interval
+from ontempo.lab.statistics import Interval, difference
 
 ABOUT = 0.1
 """How far from a published value "about" reaches: one step of its last digit."""
@@ -53,31 +54,32 @@ def about(value: float, published: float) -> bool:
 # One comparison.
 
 
-def distinguishable(one: Interval, other: Interval) -> bool:
-    """Whether the sign of the difference of two estimates is known.
-
-    It is if their intervals do not touch, if both have no width, and, for lack of a better rule,
-    if either has no interval.
-    """
-    if any(math.isnan(limit) for limit in (one.low, one.high, other.low, other.high)):
-        return True
-    if one.low == one.high and other.low == other.high:
-        return True
-    return one.low > other.high or other.low > one.high
-
-
 def is_above(upper: Interval, lower: Interval, *, or_equal: bool = False) -> Outcome:
-    """Whether the first estimate is above the second."""
-    if not (upper.known and lower.known) or not distinguishable(upper, lower):
+    """Whether the first estimate is above the second, by the interval of their difference.
+
+    Without an interval, the two values are compared. A difference of exactly zero in every run is
+    a tie: not above, but equal.
+    """
+    apart = difference(upper, lower)
+    if not apart.known:
         return None
-    return upper.value > lower.value or (or_equal and upper.value == lower.value)
+    if math.isnan(apart.low) or math.isnan(apart.high) or apart.exact:
+        return apart.value > 0 or (or_equal and apart.value == 0)
+    if apart.low > 0 or (or_equal and apart.low >= 0):
+        return True
+    return False if apart.high < 0 or (not or_equal and apart.high <= 0) else None
 
 
-def is_positive(difference: Interval, *, or_zero: bool = False) -> Outcome:
+def is_positive(found: Interval, *, or_zero: bool = False) -> Outcome:
     """Whether a mean of paired differences is above zero."""
-    if not difference.known:
+    if not found.known:
         return None
-    return is_above(difference, Interval(0.0, 0.0, 0.0, 1), or_equal=or_zero)
+    return is_above(found, Interval(0.0, 0.0, 0.0, 1), or_equal=or_zero)
+
+
+def saturated(one: Interval, other: Interval, ends: Collection[float]) -> bool:
+    """Whether both estimates are exactly the same end of what their quantity can be."""
+    return one.known and other.known and one.value == other.value and one.value in ends
 
 
 def every(outcomes: Iterable[Outcome]) -> Outcome:
@@ -129,7 +131,7 @@ def judged(
     return Check(sentence, published, text, ok, cause, tuple(values.values()))
 
 
-INDISTINGUISHABLE = "; cannot be told apart: the intervals touch"
+INDISTINGUISHABLE = "; cannot be told apart: the interval of the difference contains zero"
 
 
 def _value(value: Interval | float | None) -> float:
@@ -166,14 +168,21 @@ def above_everywhere(
     places: Sequence[float],
     place: Place = number,
     cause: str = "",
+    ends: Collection[float] = (),
 ) -> Check:
-    """The first curve lies above the second at every requested place."""
+    """The first curve lies above the second at every requested place.
+
+    Where both are exactly at one of `ends`, the ends of what their quantity can be, neither can be
+    above: such a place is named, and decides nothing.
+    """
     (high_name, high), (low_name, low) = upper, lower
     known, unknown = _split(places, high, low)
-    outcomes = {x: is_above(high[x], low[x]) for x in known}
-    below = [x for x in known if outcomes[x] is False and high[x].value < low[x].value]
-    ties = [x for x in known if outcomes[x] is False and high[x].value == low[x].value]
-    near = [x for x in known if outcomes[x] is None]
+    full = [x for x in known if saturated(high[x], low[x], ends)]
+    outcomes = {x: is_above(high[x], low[x]) for x in known if x not in full}
+    below = [x for x, ok in outcomes.items() if ok is False and high[x].value < low[x].value]
+    ties = [x for x, ok in outcomes.items() if ok is False and high[x].value == low[x].value]
+    near = [x for x, ok in outcomes.items() if ok is None]
+    holding = sum(ok is True for ok in outcomes.values())
 
     def beside(x: float) -> str:
         return (
@@ -186,14 +195,13 @@ def above_everywhere(
         return f"most {beside(min(found, key=lambda x: high[x].value - low[x].value))}"
 
     parts = []
+    if holding and holding < len(known):
+        parts.append(f"above at {holding} of {len(known)}")
     if below:
         parts.append(f"below at {len(below)} of {len(known)}: {farthest(below)}")
-    if ties:
-        equal = ", ".join(f"{number(high[x].value)} at {place(x)}" for x in ties)
-        values = {high[x].value for x in ties}
-        if len(ties) > LISTED and len(values) == 1:
-            equal = f"{number(values.pop())}, between {place(min(ties))} and {place(max(ties))}"
-        parts.append(f"equal at {len(ties)} of {len(known)}: {equal}")
+    for what, found in (("equal", ties), ("both at the end of what is possible", full)):
+        if found:
+            parts.append(f"{what} at {len(found)} of {len(known)}: {_equal(found, high, place)}")
     if near:
         parts.append(f"cannot be told apart at {len(near)} of {len(known)}: {farthest(near)}")
     closest = min(known, key=lambda x: high[x].value - low[x].value, default=math.nan)
@@ -208,6 +216,13 @@ def above_everywhere(
         cause,
         (float(len(below) + len(ties)), *decisive),
     )
+
+
+def _equal(found: Sequence[float], curve: Curve, place: Place) -> str:
+    values = {curve[x].value for x in found}
+    if len(found) > LISTED and len(values) == 1:
+        return f"{number(values.pop())}, between {place(min(found))} and {place(max(found))}"
+    return ", ".join(f"{number(curve[x].value)} at {place(x)}" for x in found)
 
 
 def within_everywhere(
@@ -257,6 +272,9 @@ def _everywhere(
         return "; ".join(f"{number(curve[x].value)} at {place(x)}" for x in found)
 
     parts = []
+    holding = len(known) - len(failing) - len(near)
+    if holding and holding < len(known):
+        parts.append(f"within at {holding} of {len(known)}")
     if failing:
         parts.append(f"outside at {len(failing)} of {len(known)}: {listed(failing)}")
     if near:
@@ -284,8 +302,12 @@ def monotone(
     strictly: bool = True,
     place: Place = number,
     cause: str = "",
+    ends: Collection[float] = (),
 ) -> Check:
-    """The curve rises (or falls) from each requested place to the next."""
+    """The curve rises (or falls) from each requested place to the next.
+
+    A step between two values that are exactly the same of `ends` is named, and decides nothing.
+    """
     known, unknown = _split(sorted(set(places)), curve)
     if len(known) < 2:  # noqa: PLR2004 - two points make a step
         text = _text(["Too few data"], unknown, place)
@@ -295,14 +317,22 @@ def monotone(
         upper, lower = (curve[b], curve[a]) if rising else (curve[a], curve[b])
         return is_above(upper, lower, or_equal=not strictly)
 
-    outcomes = {(a, b): goes_on(a, b) for a, b in pairwise(known)}
+    steps = list(pairwise(known))
+    full = [(a, b) for a, b in steps if saturated(curve[a], curve[b], ends)]
+    outcomes = {(a, b): goes_on(a, b) for a, b in steps if (a, b) not in full}
     parts = []
-    for words, outcome in (("not from", False), ("cannot be told apart", None)):
-        found = [step for step, result in outcomes.items() if result is outcome]
-        if found:
+    going = sum(ok is True for ok in outcomes.values())
+    if going and going < len(steps):
+        parts.append(f"{'rises' if rising else 'falls'} at {going} of {len(steps)} steps")
+    for words, some in (
+        ("not from", [step for step, ok in outcomes.items() if ok is False]),
+        ("cannot be told apart", [step for step, ok in outcomes.items() if ok is None]),
+        ("both at the end of what is possible", full),
+    ):
+        if some:
             listed = "; ".join(
                 f"{number(curve[a].value)} at {place(a)}, {number(curve[b].value)} at {place(b)}"
-                for a, b in found
+                for a, b in some
             )
             parts.append(f"{words}: {listed}")
     first, last = curve[known[0]].value, curve[known[-1]].value

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ontempo.lab.catalogue import listings, load_rows
-from ontempo.lab.claims import Claim, Scale
+from ontempo.lab.claims import Claim, Reading, Scale
 from ontempo.lab.compare_command import run_compare
 from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
@@ -23,6 +23,7 @@ from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
+from ontempo.lab.readings import under
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.store import Store
@@ -159,18 +160,22 @@ def reproduce(
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if worlds is not None or not show_list:
             claims = in_worlds(claims, read_worlds(worlds), only or [])
+        readings = {paper.name: paper.readings for paper in papers}
         if show_list:
-            list_claims(claims, scale, as_json=as_json)
+            list_claims(claims, readings, scale, as_json=as_json)
             return
         engine = make_engine()
         hindered = hindrances({claim.id: claim.cells(scale) for claim in claims})
-        claims = [claim for claim in claims if claim.id not in hindered]
-        judged = _run(engine, claims, scale, out, jobs, dask)
+        every_claim = [
+            (claim, under(claim, readings[claim.paper]))
+            for claim in claims
+            if claim.id not in hindered
+        ]
+        judged, count = _run(engine, every_claim, scale, out, jobs, dask)
         if bind_causes:
             _bind(folder, judged)
         judged = _with_known_causes(folder, judged)
-        cells = len({cell for claim in claims for cell in claim.cells(scale)})
-        report = Report(scale, command, every, judged, engine.fingerprint(), cells, hindered)
+        report = Report(scale, command, every, judged, engine.fingerprint(), count, hindered)
         path = write_report(report, out / "report")
         if pdf:
             drawn = {judged.claim.id: judged.finding.figures for judged in judged}
@@ -268,14 +273,28 @@ def make_engine() -> Engine:
     return NativeEngine()
 
 
-def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None:
-    """Print the claims, their worlds, and how many cells each needs."""
+def list_claims(
+    claims: Sequence[Claim],
+    readings: Mapping[str, Sequence[Reading]],
+    scale: Scale,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the claims, their worlds, and how many cells each needs under all readings."""
+    needed = {
+        claim.id: {
+            cell
+            for read in under(claim, readings[claim.paper]).values()
+            for cell in read.cells(scale)
+        }
+        for claim in claims
+    }
     rows = [
         {
             "id": claim.id,
             "world": claim.world,
             "title": claim.title,
-            "cells": len(cells := claim.cells(scale)),
+            "cells": len(cells := needed[claim.id]),
             "core_seconds": round(sum(cell.cost for cell in cells if not cell.real)),
             "real_seconds": round(sum(cell.cost for cell in cells if cell.real)),
         }
@@ -294,7 +313,7 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
         table.add_row(*(str(row[k]) for k in ("id", "world", "title", "cells")), *shown)
     console = Console()
     console.print(table)
-    every = {cell for claim in claims for cell in claim.cells(scale)}
+    every = {cell for cells in needed.values() for cell in cells}
     total = duration(sum(cell.cost for cell in every if not cell.real))
     real = duration(sum(cell.cost for cell in every if cell.real))
     console.print(
@@ -305,13 +324,18 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
 
 def _run(
     engine: Engine,
-    claims: Sequence[Claim],
+    claims: Sequence[tuple[Claim, Mapping[str, Claim]]],
     scale: Scale,
     out: Path,
     jobs: int,
     dask: str | None,
-) -> list[Judged]:
-    needed = {claim.id: list(claim.cells(scale)) for claim in claims}
+) -> tuple[list[Judged], int]:
+    """The claims judged, each under its readings; and how many different cells that took."""
+    needed = {
+        (claim.id, name): list(read.cells(scale))
+        for claim, readings in claims
+        for name, read in readings.items()
+    }
     every: list[Cell] = [cell for cells in needed.values() for cell in cells]
     console = Console(stderr=True, highlight=False)
     with claimed(out), chosen_runner(dask, jobs, console) as runner:
@@ -322,7 +346,11 @@ def _run(
             console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)
         with ShownProgress(console, runner) as progress:
             results = study.run(plan, progress)
-        return [_judge(claim, scale, results.of(needed[claim.id])) for claim in claims]
+        judged = []
+        for claim, readings in claims:
+            parts = {name: results.of(needed[claim.id, name]) for name in readings}
+            judged.append(_judge(claim, readings, scale, parts))
+        return judged, len(set(every))
 
 
 def _bind(folder: Path, judged: Sequence[Judged]) -> None:
@@ -357,8 +385,15 @@ def _compare(path: Path, judged: Sequence[Judged]) -> None:
         raise typer.Exit(DIFFERENT)
 
 
-def _judge(claim: Claim, scale: Scale, results: Results) -> Judged:
-    return Judged(claim, claim.judge(results), claim.scaling(scale), len(set(results.cells)))
+def _judge(
+    claim: Claim, readings: Mapping[str, Claim], scale: Scale, results: Mapping[str, Results]
+) -> Judged:
+    primary, *others = readings
+    found = {name: read.judge(results[name]) for name, read in readings.items()}
+    cells = len({cell for part in results.values() for cell in part.cells})
+    return Judged(
+        claim, found[primary], claim.scaling(scale), cells, {name: found[name] for name in others}
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from ontempo.lab.catalogue import Entry, Listing
 from ontempo.lab.claims import Claim, Finding, Scale, Verdict, World
+from ontempo.lab.readings import Judgement, judgement
 
 __all__ = ["Judged", "Report"]
 
@@ -27,12 +28,23 @@ LEFT_OUT = {World.EMULATION: "left out of this run; --worlds emulation asks for 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with its finding."""
+    """A claim with its finding under the primary reading, and those under the others by name."""
 
     claim: Claim
     finding: Finding
     scaling: str
     cells: int
+    others: Mapping[str, Finding] = field(default_factory=dict)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The verdict from all findings, and the reading that it owes it to."""
+        return judgement(self.claim, {"": self.finding, **self.others})
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict alone."""
+        return self.judgement.verdict
 
 
 @dataclass(frozen=True)
@@ -55,12 +67,12 @@ class Report:
 
     def count(self, verdict: Verdict) -> int:
         """How many of the claims judged got this verdict."""
-        return sum(judged.finding.verdict is verdict for judged in self.judged)
+        return sum(judged.verdict is verdict for judged in self.judged)
 
     def verdict(self, entry: Entry) -> Verdict:
         """An entry's verdict; "not yet" where it was not judged."""
         judged = self.found(entry)
-        return judged.finding.verdict if judged else Verdict.NOT_YET
+        return judged.verdict if judged else Verdict.NOT_YET
 
     def reason(self, entry: Entry) -> str:
         """Why an entry was not judged; empty where it was."""

@@ -10,7 +10,7 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from ontempo.lab.catalogue import Entry, Listing
-from ontempo.lab.claims import Verdict
+from ontempo.lab.claims import Choice, Verdict
 from ontempo.lab.folder import replace_folder
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_parts import (
@@ -26,6 +26,7 @@ from ontempo.lab.report_parts import (
     tally_html,
     verdict_html,
 )
+from ontempo.lab.summary import concluded, judged_of, table_of_readings
 
 SCALES = {
     "quick": "a scaled grid (shorter runs, fewer seeds; each claim says what it leaves out)",
@@ -106,9 +107,66 @@ def _index(report: Report) -> str:
         f' Where ours <a href="{DIFFERENCES}">differs</a>, both values are shown, with the most'
         f" likely cause.</p>{tally_html(counts)}{share_html(counts)}"
         f'<p class="run">{_run(report)}</p></header>'
-        f'<main id="content"><section class="cards" aria-label="Papers">{cards}</section>'
+        f'<main id="content">{_conclusions(report)}'
+        f'<section class="cards" aria-label="Papers">{cards}</section>'
         f"{_table(report)}</main>"
     )
+
+
+def _conclusions(report: Report) -> str:
+    """What each paper concludes, and what was found."""
+    parts = []
+    for listing in report.listings:
+        rows = "".join(
+            f'<tr><th scope="row">{escape(one.conclusion.text)}</th>'
+            f"<td>{escape(one.conclusion.found)}</td>"
+            f'<td class="counts">{escape(one.verdicts)}</td></tr>'
+            for one in concluded(report, listing)
+        )
+        if rows:
+            parts.append(
+                f'<h3><a href="{page_of(listing)}">{escape(listing.title)}</a></h3>'
+                '<div class="wide"><table class="plain"><thead><tr><th>The paper concludes</th>'
+                "<th>Found</th><th>Claims</th></tr></thead>"
+                f"<tbody>{rows}</tbody></table></div>"
+            )
+    if not parts:
+        return ""
+    return (
+        '<section class="conclusions" aria-labelledby="conclusions-title">'
+        f'<h2 id="conclusions-title">Does it hold?</h2>{"".join(parts)}</section>'
+    )
+
+
+def _readings(report: Report, listing: Listing) -> str:
+    """The readings of a paper that has several, with its claims under each."""
+    if not listing.paper or len(listing.paper.readings) == 1:
+        return ""
+    readings = listing.paper.readings
+    terms = "".join(
+        f"<div><dt>{escape(one.name)}{' (primary)' if one is readings[0] else ''}</dt>"
+        f"<dd>{escape(one.about)}{''.join(map(_choice, one.choices))}</dd></div>"
+        for one in readings
+    )
+    heads, rows = table_of_readings(judged_of(report, listing), readings)
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(first)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for first, *cells in rows
+    )
+    return (
+        '<section class="readings" aria-labelledby="readings-title">'
+        f'<h2 id="readings-title">Readings</h2><dl class="terms">{terms}</dl>'
+        f'<div class="wide"><table class="plain"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _choice(choice: Choice) -> str:
+    against = f" Against: {choice.opposed}" if choice.opposed else ""
+    return f"<p>{escape(f'{choice.what} For: {choice.supported}{against}')}</p>"
 
 
 def _card(report: Report, listing: Listing) -> str:
@@ -150,8 +208,9 @@ def _table(report: Report) -> str:
 
 def _row(report: Report, listing: Listing, entry: Entry) -> str:
     judged, verdict = report.found(entry), report.verdict(entry)
-    title, why, last = escape(entry.title), "", ""
+    title, why, last, words = escape(entry.title), "", "", ""
     if judged:
+        words = str(judged.judgement)
         title = f'<a href="{page_of(listing)}#{anchor(entry.id)}">{title}</a>'
         last = held(judged.finding)
         if likely := causes(judged.finding.checks):
@@ -161,7 +220,7 @@ def _row(report: Report, listing: Listing, entry: Entry) -> str:
     return (
         f'<tr data-verdict="{slug(verdict)}" data-paper="{escape(listing.name)}">'
         f'<td class="id">{escape(entry.id)}</td><td class="world">{escape(entry.world)}</td>'
-        f'<th scope="row">{title}{why}</th><td class="state">{verdict_html(verdict)}</td>'
+        f'<th scope="row">{title}{why}</th><td class="state">{verdict_html(verdict, words)}</td>'
         f'<td class="held">{last}</td></tr>'
     )
 
@@ -175,8 +234,8 @@ def _paper(report: Report, listing: Listing) -> str:
     return (
         f'<header><p class="kicker">{source}</p><h1>{escape(listing.title)}</h1>'
         f'<p class="lede">{escape(about)}</p>{tally_html(counts)}{share_html(counts)}</header>'
-        f'<main id="content" class="paper">{_contents(judged)}<div class="claims">{claims}'
-        f"{_rest(report, listing)}</div></main>"
+        f'<main id="content" class="paper">{_contents(judged)}<div class="claims">'
+        f"{_readings(report, listing)}{claims}{_rest(report, listing)}</div></main>"
     )
 
 
@@ -184,8 +243,8 @@ def _contents(judged: Sequence[tuple[Entry, Judged]]) -> str:
     if not judged:
         return ""
     items = "".join(
-        f'<li><a href="#{anchor(entry.id)}"><span class="{slug(found.finding.verdict)}">'
-        f'{icon(found.finding.verdict)}<span class="hidden">{found.finding.verdict.value}</span>'
+        f'<li><a href="#{anchor(entry.id)}"><span class="{slug(found.verdict)}">'
+        f'{icon(found.verdict)}<span class="hidden">{escape(str(found.judgement))}</span>'
         f"</span><b>{escape(entry.id.partition('/')[2])}</b>"
         f'<span class="t">{escape(entry.title)}</span></a></li>'
         for entry, found in judged
@@ -213,19 +272,21 @@ def _rest(report: Report, listing: Listing) -> str:
 def _differences(report: Report) -> str:
     homes = {entry.id: page_of(one) for one in report.listings for entry in one.entries}
     found = (report.by_id.get(name) for name in homes)
-    differing = [one for one in found if one and one.finding.verdict is Verdict.DIFFERS]
+    differing = [one for one in found if one and one.finding.holds is False]
     sections = "".join(
         f'<section class="difference"><h2><a href="{homes[judged.claim.id]}'
         f'#{anchor(judged.claim.id)}">{escape(judged.claim.title)}</a></h2>'
         f'<p class="id">{escape(judged.claim.id)}, {escape(judged.claim.world)}: '
+        f"{escape(str(judged.judgement))}, "
         f"{held(judged.finding)} hold</p>"
         f"{checks_html([check for check in judged.finding.checks if check.ok is False])}</section>"
         for judged in differing
     )
     return (
-        '<header><h1>Where we differ</h1><p class="lede">Every check that does not hold: what was'
-        " published, what was measured, and the most likely cause with the experiment that supports"
-        " it, where one was made. Nothing was tuned to make a difference go away.</p></header>"
+        '<header><h1>Where we differ</h1><p class="lede">Every check that does not hold under the'
+        " primary reading of its paper: what was published, what was measured, and the most likely"
+        " cause with the experiment that supports it, where one was made. Nothing was tuned to make"
+        " a difference go away.</p></header>"
         f'<main id="content">{sections or "<p>Nothing differs.</p>"}</main>'
     )
 
@@ -249,12 +310,15 @@ def _footer(report: Report) -> str:
     return (
         "<footer><section><h2>How this was judged</h2>"
         "<p>Each claim is a set of checks, fixed before anything was run but for what the notes"
-        " name. A claim is <em>reproduced</em> only if every one of its checks holds; it"
-        " <em>differs</em> if any"
-        " does not, and both values are shown; it is <em>undecided</em> where evidence is missing,"
-        " or estimates that are compared cannot be told apart; <em>not yet</em> is what nobody has"
-        " written, or this run left out. No confidence interval helps a value over a published"
-        " bound.</p>"
+        " name. All claims of a paper run under each of its readings, sets of choices where its"
+        " text is open; one reading is primary. A claim is <em>reproduced</em> only if every one of"
+        " its checks holds under the primary reading, <em>reproduced under</em> another if under"
+        " that; <em>partly</em> where the check that says what it is about holds and others fail;"
+        " <em>contradicted</em> where that one fails under every reading; <em>inconsistent</em>"
+        " where the paper says two things that exclude each other. It is <em>undecided</em> where"
+        " evidence is missing, or estimates that are compared cannot be told apart, and"
+        " <em>not yet</em> judged where it is not written, or was left out of this run. No"
+        " confidence interval helps a value over a published bound.</p>"
         "<p>Simulated, the same scenario and seed give the same tables on every machine, so whoever"
         " runs the command gets these pages. Emulation is of real packets in real time: no two runs"
         " are equal, and each says under which load it was made.</p>"

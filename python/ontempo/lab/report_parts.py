@@ -10,12 +10,15 @@ from ontempo.lab.report import Judged, Report
 
 SHAPES = {
     Verdict.REPRODUCED: '<path d="M2 8.5 6 12.5 14 3.5"/>',
-    Verdict.DIFFERS: '<path d="M2 5.5H14M2 10.5H14M11.5 1.5 4.5 14.5"/>',
+    Verdict.REPRODUCED_UNDER: '<path d="M2 6.5 5.5 10 12 2.5M2 14H14"/>',
+    Verdict.PARTLY: '<path d="M8 2A6 6 0 0 0 8 14V2M8 2A6 6 0 0 1 8 14"/>',
+    Verdict.CONTRADICTED: '<path d="M2 5.5H14M2 10.5H14M11.5 1.5 4.5 14.5"/>',
+    Verdict.INCONSISTENT: '<path d="M2 8H14M5 4.5 1.5 8 5 11.5M11 4.5 14.5 8 11 11.5"/>',
     Verdict.UNDECIDED: '<path d="M5 5.5A3 3 0 1 1 8 9V10.5M8 13.2V14"/>',
     Verdict.NOT_YET: '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.4 2.4"/>',
 }
 
-OUTCOMES = {True: Verdict.REPRODUCED, False: Verdict.DIFFERS, None: Verdict.UNDECIDED}
+OUTCOMES = {True: Verdict.REPRODUCED, False: Verdict.CONTRADICTED, None: Verdict.UNDECIDED}
 
 CHECK_WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 
@@ -45,9 +48,10 @@ def sentence(text: str) -> str:
     return f"{escape(text[:1].upper() + text[1:])}."
 
 
-def verdict_html(verdict: Verdict) -> str:
-    """A verdict as icon and word."""
-    return f'<span class="verdict {slug(verdict)}">{icon(verdict)}{verdict.value}</span>'
+def verdict_html(verdict: Verdict, words: str = "") -> str:
+    """A verdict as icon and words, by default its name."""
+    text = escape(words or verdict.value)
+    return f'<span class="verdict {slug(verdict)}">{icon(verdict)}{text}</span>'
 
 
 def tally_html(counts: Mapping[Verdict, int], *, small: bool = False) -> str:
@@ -72,8 +76,7 @@ def share_html(counts: Mapping[Verdict, int]) -> str:
 
 def held(finding: Finding) -> str:
     """How many checks hold."""
-    good = sum(check.ok is True for check in finding.checks)
-    return f"{good} of {len(finding.checks)} checks"
+    return f"{finding.held} of {len(finding.checks)} checks"
 
 
 def causes(checks: Sequence[Check]) -> list[str]:
@@ -93,13 +96,21 @@ def claim_html(report: Report, entry: Entry, judged: Judged) -> str:
         f'<section class="claim" id="{place}" aria-labelledby="{place}-title">'
         f'<div class="head"><span class="id">{escape(claim.id)}, {escape(entry.world)}</span>'
         f'<h2 id="{place}-title"><a href="#{place}">{escape(claim.title)}</a></h2>'
-        f"{verdict_html(finding.verdict)}</div>"
+        f"{verdict_html(judged.verdict, str(judged.judgement))}</div>"
         f'<div class="{"beside" if figures else "alone-text"}"><dl class="terms">'
         f"{_term('What was published', claim.published)}"
         f"{_term('What that leads to expect', claim.expectation)}</dl>"
         f'<div class="figures">{figures}</div></div>'
-        f"{checks_html(finding.checks)}{_how(report, judged)}</section>"
+        f"{_under(judged)}{checks_html(finding.checks)}{_how(report, judged)}</section>"
     )
+
+
+def _under(judged: Judged) -> str:
+    """How many checks each of the other readings holds; empty where all readings are alike."""
+    if not judged.others:
+        return ""
+    listed = "; ".join(f"{name} {held(finding)}" for name, finding in judged.others.items())
+    return f'<p class="under">Under the other readings: {escape(listed)}.</p>'
 
 
 def checks_html(checks: Sequence[Check]) -> str:

@@ -1,10 +1,12 @@
 """Intervals: how far a measured value may be from the one that it estimates."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
 from typing import NamedTuple
+
+import polars as pl
 
 CONFIDENCE = 0.95
 
@@ -13,18 +15,29 @@ class Interval(NamedTuple):
     """An estimate between its confidence limits, from `n` observations.
 
     The limits are NaN where the observations do not suffice for an interval; the value is NaN
-    where there are none.
+    where there are none. `runs` are the observations by their seeds, where each run gives one.
     """
 
     value: float
     low: float
     high: float
     n: int
+    runs: tuple[tuple[int, float], ...] = ()
 
     @property
     def known(self) -> bool:
         """Whether there is a value at all."""
         return self.n > 0 and not math.isnan(self.value)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it has limits, and no width."""
+        return self.low == self.high
+
+    def scaled(self, factor: float) -> "Interval":
+        """The same in another unit; `factor` is positive."""
+        runs = tuple((seed, factor * value) for seed, value in self.runs)
+        return Interval(factor * self.value, factor * self.low, factor * self.high, self.n, runs)
 
 
 def mean_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
@@ -38,6 +51,47 @@ def mean_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> In
         return Interval(mean, math.nan, math.nan, 1)
     half = t_quantile((1 + confidence) / 2, n - 1) * stdev(observed) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
+
+
+def mean_of_runs(table: pl.DataFrame, column: str, confidence: float = CONFIDENCE) -> Interval:
+    """The mean of a column over runs, with each run's value by its `seed`.
+
+    Several rows of one seed, or a table without seeds, give the mean of all rows alone.
+    """
+    known = table.filter(
+        pl.col(column).is_not_null() & pl.col(column).cast(pl.Float64).is_not_nan()
+    )
+    found = mean_interval(known[column].cast(pl.Float64).to_list(), confidence)
+    if "seed" not in known.columns or known["seed"].n_unique() != known.height:
+        return found
+    runs = zip(known["seed"].to_list(), known[column].cast(pl.Float64).to_list(), strict=True)
+    return found._replace(runs=tuple(sorted(runs)))
+
+
+def difference(one: Interval, other: Interval, confidence: float = CONFIDENCE) -> Interval:
+    """One estimate minus another, with the interval of the difference.
+
+    Where both have the same seeds, Student's t of the paired differences. Else the limits of both
+    are combined (Newcombe, 1998; Zou and Donner, 2008): each side's distance from its own limit,
+    as the root of the sum of squares. Without limits on a side there are none here.
+    """
+    if not (one.known and other.known):
+        return Interval(math.nan, math.nan, math.nan, 0)
+    seeds = [seed for seed, _ in one.runs]
+    if seeds and seeds == [seed for seed, _ in other.runs]:
+        pairs = zip(one.runs, other.runs, strict=True)
+        return mean_interval([a - b for (_, a), (_, b) in pairs], confidence)
+    value = one.value - other.value
+    below = math.hypot(one.value - one.low, other.high - other.value)
+    above = math.hypot(one.high - one.value, other.value - other.low)
+    return Interval(value, value - below, value + above, min(one.n, other.n))
+
+
+def quantiles(values: Sequence[float], levels: Sequence[float]) -> tuple[float, ...]:
+    """Quantiles of single runs, interpolated linearly; NaN where there is no value."""
+    series = pl.Series(values, dtype=pl.Float64).drop_nans()
+    found = (series.quantile(level, "linear") for level in levels)
+    return tuple(math.nan if one is None else float(one) for one in found)
 
 
 def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:

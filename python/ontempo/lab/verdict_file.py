@@ -1,10 +1,10 @@
-"""The verdicts as a committed file: one line a check, so that any change shows in a diff.
+"""The verdicts as a committed file: a line a claim and a check, so that any change shows in a diff.
 
 It holds only the computed worlds, analysis and simulation: equal sources give equal lines on every
 machine. ``make differences`` writes the file; ``make test`` runs the claims and compares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
 
@@ -16,20 +16,29 @@ COMPUTED = (World.ANALYSIS, World.SIMULATION)
 
 WORDS = {True: "held", False: "failed", None: "undecided"}
 
+VERDICT, PRIMARY = "verdict", "primary"
+"""What the second column has of a claim, and of its checks under the primary reading."""
+
 HEAD = """\
-# What the quick grid says of each check: claim, check, verdict, and the values that decide,
-# separated by tabs. Written by `make differences`; `make test` compares.
+# What the quick grid says, separated by tabs. Of each claim: its verdict, and how many checks hold
+# under the primary reading. Of each check under each reading: claim, reading, check, whether it
+# holds, and the values that decide. Written by `make differences`; `make test` compares.
 """
 
 
 def verdict_lines(judged: Sequence[Judged]) -> list[str]:
-    """One line for each check of the computed claims."""
-    return [
-        "\t".join([one.claim.id, check.sentence, WORDS[check.ok], _values(check)])
-        for one in judged
-        if one.claim.world in COMPUTED
-        for check in one.finding.checks
-    ]
+    """A line for each computed claim, and one for each of its checks under each reading."""
+    return [line for one in judged if one.claim.world in COMPUTED for line in _lines(one)]
+
+
+def _lines(one: Judged) -> Iterator[str]:
+    held = f"{one.finding.held} of {len(one.finding.checks)}"
+    yield "\t".join([one.claim.id, VERDICT, str(one.judgement), held])
+    for reading, finding in {PRIMARY: one.finding, **one.others}.items():
+        for check in finding.checks:
+            yield "\t".join(
+                [one.claim.id, reading, check.sentence, WORDS[check.ok], _values(check)]
+            )
 
 
 def verdict_text(judged: Sequence[Judged]) -> str:

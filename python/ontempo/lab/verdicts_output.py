@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,18 @@ from ontempo.lab.report_parts import OUTCOMES
 
 MARKS = {
     Verdict.REPRODUCED: "[green]✓[/]",
-    Verdict.DIFFERS: "[red]≠[/]",
+    Verdict.REPRODUCED_UNDER: "[green]∗[/]",
+    Verdict.PARTLY: "[yellow]◐[/]",
+    Verdict.CONTRADICTED: "[red]≠[/]",
+    Verdict.INCONSISTENT: "[yellow]↔[/]",
     Verdict.UNDECIDED: "[yellow]?[/]",
     Verdict.NOT_YET: "…",
 }
 
 CHECKS_INDENT = 4
+
+PAPER_WIDTH = 30
+"""Columns of a paper's title beside its counts."""
 
 
 def print_verdicts(report: Report, path: Path, *, as_json: bool) -> None:
@@ -50,18 +58,20 @@ def print_verdicts(report: Report, path: Path, *, as_json: bool) -> None:
 
 def _claim(console: Console, judged: Judged, width: int) -> None:
     checks = judged.finding.checks
-    held = sum(check.ok is True for check in checks)
+    held = judged.finding.held
     row = Table.grid(padding=(0, 2, 0, 0))
     for column in (1, width, len(f"{len(checks):2} of {len(checks):2}")):
         row.add_column(width=column, no_wrap=True)
     row.add_column(style="none")
     row.add_row(
-        MARKS[judged.finding.verdict],
+        MARKS[judged.verdict],
         judged.claim.id,
         f"[dim]{held:2} of {len(checks)}[/]",
         _escaped(judged.claim.title),
     )
     console.print(row)
+    if judged.judgement.reading:
+        console.print(Padding(_escaped(str(judged.judgement)), (0, 0, 0, CHECKS_INDENT)))
     for check in checks:
         if check.ok is not True:
             words = f"{MARKS[OUTCOMES[check.ok]]} [dim]{_escaped(check.sentence)}[/]"
@@ -74,23 +84,25 @@ def _hindered(console: Console, entry: Entry, reason: str, width: int) -> None:
 
 
 def _counts(report: Report) -> Table:
+    """How many claims of each paper have each verdict, none left out."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    left_out = {one.name: _left_out(report, one) for one in report.listings}
-    table.add_column(f"{report.scale} grid")
-    for verdict in Verdict:
-        table.add_column(verdict.value, justify="right")
-    if some := any(left_out.values()):
-        table.add_column("left out", justify="right")
-    totals = [0] * (len(Verdict) + some)
+    table.add_column(f"{report.scale} grid", max_width=PAPER_WIDTH)
+    table.add_column("claims")
+    total: Counter[str] = Counter()
     for listing in report.listings:
-        counts = report.tally([listing])
-        counts[Verdict.NOT_YET] -= left_out[listing.name]
-        row = [*counts.values(), *([left_out[listing.name]] if some else [])]
-        totals = [total + count for total, count in zip(totals, row, strict=True)]
-        table.add_row(_escaped(listing.title), *map(str, row))
+        counts = Counter({verdict.value: n for verdict, n in report.tally([listing]).items()})
+        left_out = _left_out(report, listing)
+        counts[Verdict.NOT_YET.value] -= left_out
+        counts["left out"] = left_out
+        total += counts
+        table.add_row(_escaped(listing.title), _listed(counts))
     if len(report.listings) > 1:
-        table.add_row("all", *map(str, totals), style="bold")
+        table.add_row("all", _listed(total), style="bold")
     return table
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 def _left_out(report: Report, listing: Listing) -> int:
@@ -110,10 +122,15 @@ def as_dict(report: Report, path: Path) -> dict[str, Any]:
             {
                 "id": judged.claim.id,
                 "world": judged.claim.world,
-                "verdict": judged.finding.verdict,
+                "verdict": judged.verdict,
+                "reading": judged.judgement.reading,
                 "cells": judged.cells,
                 "scaling": judged.scaling,
                 "checks": _checks(judged.finding),
+                "others": {
+                    name: {"held": found.held, "checks": _checks(found)}
+                    for name, found in judged.others.items()
+                },
             }
             for judged in report.judged
         ],

@@ -7,6 +7,7 @@ use super::{AduAck, WindowRule};
 pub struct AduReceiver {
     ack_every: u64,
     rule: WindowRule,
+    tells_space: bool,
     largest: Option<u64>,
     /// Bit `i`: transmission `largest - i` has arrived.
     received: u128,
@@ -17,13 +18,14 @@ pub struct AduReceiver {
 }
 
 impl AduReceiver {
-    /// A receiver that acknowledges after `ack_every` ADUs, at least 1, and again when the
-    /// application has taken more than so many, where the window counts buffers: without new
-    /// arrivals, nothing else would inform the sender of free space.
-    pub fn new(ack_every: u64, rule: WindowRule) -> Self {
+    /// A receiver that acknowledges after `ack_every` ADUs, at least 1. If it `tells_space` and the
+    /// window counts buffers, it does so again when the application has taken more than so many:
+    /// without new arrivals, nothing else would inform the sender of free space.
+    pub fn new(ack_every: u64, rule: WindowRule, tells_space: bool) -> Self {
         Self {
             ack_every: ack_every.max(1),
             rule,
+            tells_space,
             largest: None,
             received: 0,
             freed: 0,
@@ -52,7 +54,8 @@ impl AduReceiver {
     pub fn on_freed(&mut self) -> bool {
         self.freed += 1;
         self.freed_since += 1;
-        self.rule == WindowRule::Buffers && self.freed_since > self.ack_every
+        let tells = self.tells_space && self.rule == WindowRule::Buffers;
+        tells && self.freed_since > self.ack_every
     }
 
     /// The acknowledgement to send now; none before anything has arrived.

@@ -37,6 +37,9 @@ pub struct AduSenderParameters {
     /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5). Rr3216
     /// has a loss known after the same time however often the ADU was lost before.
     pub back_off: bool,
+    /// Losses are told by [`AduSender::on_lost`], and neither acknowledgements nor the timer reveal
+    /// any (rr3216, section 3.1.3). The timer is then for a shut window alone.
+    pub told_losses: bool,
 }
 
 impl Default for AduSenderParameters {
@@ -50,6 +53,7 @@ impl Default for AduSenderParameters {
             reordering: 1,
             rto: RtoParameters::default(),
             back_off: true,
+            told_losses: false,
         }
     }
 }
@@ -211,7 +215,10 @@ impl AduSender {
                 if number == ack.largest {
                     self.rtt.on_sample(now.since(flight.sent));
                 }
-            } else if flight.fate == Fate::Open && self.is_given_up(ack.largest - number) {
+            } else if !self.parameters.told_losses
+                && flight.fate == Fate::Open
+                && self.is_given_up(ack.largest - number)
+            {
                 self.settle(place, Fate::GivenUp);
                 self.lose(number, flight.adu);
             }
@@ -229,10 +236,22 @@ impl AduSender {
         }
     }
 
+    /// A transmission was lost: its ADU is sent again. One that was never made is ignored, as is
+    /// one that has arrived.
+    pub fn on_lost(&mut self, transmission: u64) {
+        let place = transmission.checked_sub(self.first).map(usize::try_from);
+        let Some(Ok(place)) = place else { return };
+        if let Some(Flight { adu, fate: Fate::Open, .. }) = self.flights.get(place).copied() {
+            self.settle(place, Fate::GivenUp);
+            self.lose(transmission, adu);
+        }
+    }
+
     /// When [`on_timer`](Self::on_timer) is due, if nothing is sent or acknowledged before.
     pub fn deadline(&self) -> Time {
         let is_shut = self.next_adu < self.offered && !self.is_open();
-        if self.open == 0 && !is_shut {
+        let waits = self.open > 0 && !self.parameters.told_losses;
+        if !waits && !is_shut {
             return Time::NEVER;
         }
         self.active + self.rtt.rto()
@@ -292,6 +311,9 @@ impl AduSender {
     /// What a probe carries: what is most likely lost, or, where all has arrived and only the
     /// window is shut, the last ADU once more.
     fn probed(&mut self) -> Option<u64> {
+        if self.parameters.told_losses {
+            return self.next_adu.checked_sub(1);
+        }
         while let Some(Reverse(adu)) = self.lost.pop() {
             if !self.is_acknowledged(adu) {
                 return Some(adu);

@@ -37,7 +37,7 @@ impl World {
         Self {
             now: Time::ZERO,
             sender,
-            receiver: AduReceiver::new(ack_every, parameters.rule),
+            receiver: AduReceiver::new(ack_every, parameters.rule, true),
             under_way: Vec::new(),
             arrived: BTreeSet::new(),
             left: Vec::new(),
@@ -254,4 +254,52 @@ proptest! {
         prop_assert!(world.sender.is_done());
         prop_assert_eq!(world.sender.deadline(), Time::NEVER);
     }
+}
+
+#[test]
+fn told_losses_are_sent_again_and_nothing_else_reveals_one() {
+    let told = AduSenderParameters { told_losses: true, ..AduSenderParameters::default() };
+    let mut sender = AduSender::new(told);
+    sender.offer(4);
+    let mut now = Time::ZERO;
+    for _ in 0..4 {
+        assert!(matches!(sender.next(now), Next::Send(_)));
+        now += Duration::from_millis(10);
+    }
+    // Neither an acknowledgement of later ones nor the timer.
+    sender.on_ack(now, &AduAck { largest: 3, received: 0b1011, freed: 0 });
+    assert_eq!((sender.next(now), sender.deadline()), (Next::Blocked, Time::NEVER));
+    sender.on_lost(1);
+    let Next::Send(again) = sender.next(now) else { panic!("it is sent again") };
+    assert_eq!((again.adu, again.again, again.number), (1, true, 4));
+    // Told twice, of one that arrived, and of one never made.
+    for known in [1, 3, 99] {
+        sender.on_lost(known);
+    }
+    assert_eq!(sender.next(now), Next::Blocked);
+    sender.on_lost(4);
+    now += Duration::from_millis(10);
+    assert!(matches!(sender.next(now), Next::Send(Transmission { adu: 1, number: 5, .. })));
+    sender.on_ack(now, &AduAck { largest: 5, received: 0b11_1101, freed: 4 });
+    assert!(sender.is_done());
+}
+
+#[test]
+fn with_told_losses_the_timer_is_for_a_shut_window_alone_and_repeats_the_last_adu() {
+    let told = AduSenderParameters {
+        told_losses: true,
+        window: Packets::new(2),
+        ..AduSenderParameters::default()
+    };
+    let mut sender = AduSender::new(told);
+    sender.offer(3);
+    assert!(matches!(sender.next(Time::ZERO), Next::Send(_)));
+    assert_eq!(sender.deadline(), Time::NEVER);
+    let second = Time::ZERO + Duration::from_millis(10);
+    assert!(matches!(sender.next(second), Next::Send(_)));
+    let due = second + Duration::from_secs(1);
+    assert_eq!(sender.deadline(), due);
+    sender.on_timer(due);
+    let Next::Send(probe) = sender.next(due) else { panic!("a probe") };
+    assert_eq!((probe.adu, probe.asks), (1, true));
 }

@@ -116,6 +116,15 @@ pub struct AduSpec {
     /// How many later ones must have arrived before an ADU is held to be lost: 1 where links
     /// keep the order, 3 where they may not (RFC 9002, section 6.1.1).
     pub lost_after: Packets,
+    /// If set, no acknowledgement and no timer tells a loss: an ADU that the network loses is known to be
+    /// lost so long after it would have left the link that lost it (rr3216, section 3.1.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_known_after: Option<Duration>,
+    /// Whether the receiver also acknowledges where the application has taken more than `ack-every` ADUs
+    /// since its last acknowledgement; if not, arrivals alone are acknowledged.
+    pub tells_space: bool,
+    /// Retransmission timeout before the first round trip is measured.
+    pub initial_rto: Duration,
     /// Least retransmission timeout.
     pub min_rto: Duration,
     /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5).
@@ -133,6 +142,9 @@ impl Default for AduSpec {
             delivery: DeliveryKind::default(),
             retransmission: RetransmissionKind::default(),
             lost_after: Packets::new(1),
+            loss_known_after: None,
+            tells_space: true,
+            initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_millis(200),
             back_off: true,
         }

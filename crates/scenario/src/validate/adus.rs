@@ -66,7 +66,10 @@ pub(super) fn transport(spec: &AduSpec, path: &FieldPath, findings: &mut Finding
         let what = format!("the window of {} shuts before it is acknowledged", spec.window);
         findings.add(&path.key("ack-every"), what);
     }
-    let has_rto = spec.min_rto > Duration::ZERO;
-    let what = "the timeout is zero; write min-rto = \"200 ms\"";
-    findings.require(has_rto, &path.key("min-rto"), what);
+    for (field, rto, usual) in
+        [("min-rto", spec.min_rto, "200 ms"), ("initial-rto", spec.initial_rto, "1 s")]
+    {
+        let what = format!("the timeout is zero; write {field} = \"{usual}\"");
+        findings.require(rto > Duration::ZERO, &path.key(field), &what);
+    }
 }

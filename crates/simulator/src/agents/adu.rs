@@ -106,6 +106,12 @@ impl Adu {
         }
     }
 
+    /// A transmission was lost, which the sender knows now.
+    pub(crate) fn on_lost(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        self.sender.on_lost(packet.transmission().number);
+        self.send_allowed(now, fabric);
+    }
+
     // The receiver's end.
 
     /// An ADU has arrived at the receiver, or an acknowledgement at the sender.

@@ -58,6 +58,8 @@ impl Dependencies {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AduRecord {
     pub(crate) emitted: Time,
+    /// When it was last sent before it arrived.
+    pub(crate) last_emitted: Time,
     pub(crate) arrived: Time,
     pub(crate) delivered: Time,
     pub(crate) retransmissions: u64,
@@ -94,6 +96,7 @@ impl Consumer {
     ) -> Self {
         let unsent = AduRecord {
             emitted: Time::NEVER,
+            last_emitted: Time::NEVER,
             arrived: Time::NEVER,
             delivered: Time::NEVER,
             retransmissions: 0,
@@ -114,6 +117,9 @@ impl Consumer {
     /// ADU `adu` is sent.
     pub(crate) fn on_sent(&mut self, now: Time, adu: u64) {
         let Some(record) = self.record(adu) else { return };
+        if record.arrived == Time::NEVER {
+            record.last_emitted = now;
+        }
         if record.emitted == Time::NEVER {
             record.emitted = now;
         } else {

@@ -132,6 +132,13 @@ impl Agent {
         }
     }
 
+    /// A packet that the flow sent was lost, which its sender is told now.
+    pub(crate) fn on_lost(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        if let Self::Adu(adu) = self {
+            adu.on_lost(now, packet, fabric);
+        }
+    }
+
     pub(crate) fn srtt(&self) -> Option<Duration> {
         match self {
             Self::Tcp(tcp) => tcp.srtt(),

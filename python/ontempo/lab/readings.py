@@ -1,0 +1,90 @@
+"""Claims under each of their paper's readings, and the verdict that follows.
+
+The rule is in ``docs/verdicts.md``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ontempo.lab.cells import Cell
+from ontempo.lab.claims import Claim, Finding, Reading, Scale, Verdict
+from ontempo.lab.study import Results
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim's verdict, and the name of the reading that it owes it to, if not the primary."""
+
+    verdict: Verdict
+    reading: str = ""
+
+    def __str__(self) -> str:
+        """The verdict in words."""
+        if self.verdict is Verdict.REPRODUCED_UNDER:
+            return f"reproduced under {self.reading}"
+        return f"{self.verdict} under {self.reading}" if self.reading else str(self.verdict)
+
+
+def judgement(claim: Claim, findings: Mapping[str, Finding]) -> Judgement:
+    """The verdict on a claim from its findings by reading, the primary one first."""
+    (primary, first), *others = findings.items()
+    if claim.exclusive:
+        both = [first.check(sentence) for sentence in claim.exclusive]
+        measured = all(check is not None and check.measures for check in both)
+        return Judgement(Verdict.INCONSISTENT if measured else Verdict.UNDECIDED)
+    if first.holds:
+        return Judgement(Verdict.REPRODUCED)
+    full = next((name for name, finding in others if finding.holds), "")
+    if full:
+        return Judgement(Verdict.REPRODUCED_UNDER, full)
+    return _by_headline(claim, findings, primary)
+
+
+def _by_headline(claim: Claim, findings: Mapping[str, Finding], primary: str) -> Judgement:
+    """The verdict on a claim of which no reading holds every check."""
+    headlines = {name: headline_holds(claim, finding) for name, finding in findings.items()}
+    if headlines[primary]:
+        partly = findings[primary].holds is False
+        return Judgement(Verdict.PARTLY if partly else Verdict.UNDECIDED)
+    if headlines[primary] is None:
+        return Judgement(Verdict.UNDECIDED)
+    holding = [name for name, outcome in headlines.items() if outcome]
+    if holding:
+        # Of several, the one that holds most checks; of equals the first.
+        return Judgement(Verdict.PARTLY, max(holding, key=lambda name: findings[name].held))
+    undecided = None in headlines.values()
+    return Judgement(Verdict.UNDECIDED if undecided else Verdict.CONTRADICTED)
+
+
+def headline_holds(claim: Claim, finding: Finding) -> bool | None:
+    """Whether the claim's headline check holds."""
+    check = finding.check(claim.headline)
+    return check.ok if check else None
+
+
+def with_cells(claim: Claim, change: Callable[[Cell], Cell]) -> Claim:
+    """The claim with each of its cells changed."""
+
+    def cells(scale: Scale) -> Sequence[Cell]:
+        return [change(cell) for cell in claim.cells(scale)]
+
+    return replace(claim, cells=cells)
+
+
+def with_results(claim: Claim, view: Callable[[Results], Results]) -> Claim:
+    """The claim, judged by a view of its results."""
+    return replace(claim, judge=lambda results: claim.judge(view(results)))
+
+
+def with_settings(cell: Cell, *settings: str) -> Cell:
+    """The cell with these `KEY=VALUE`, which replace those that it has of the same keys."""
+    keys = {setting.partition("=")[0] for setting in settings}
+    kept = (one for one in cell.overrides if one.partition("=")[0] not in keys)
+    return replace(cell, overrides=(*kept, *settings))
+
+
+def under(claim: Claim, readings: Sequence[Reading]) -> dict[str, Claim]:
+    """The claim under each reading; only the primary one's where it is the same under all."""
+    found = {reading.name: reading.of(claim) for reading in readings}
+    first, *others = found.values()
+    return found if any(one is not first for one in others) else {readings[0].name: first}
