@@ -58,6 +58,7 @@ pub struct Config {
 struct Limits {
     sessions: Option<usize>,
     all_senders: Option<usize>,
+    all_flows: Option<usize>,
     senders: Option<usize>,
     next_hops: Option<usize>,
     neighbours: Option<usize>,
@@ -209,6 +210,7 @@ impl Config {
             limits: machine::Limits {
                 sessions: written.sessions.unwrap_or(default.sessions),
                 all_senders: written.all_senders.unwrap_or(default.all_senders),
+                all_flows: written.all_flows.unwrap_or(default.all_flows),
                 senders: written.senders.unwrap_or(default.senders),
                 next_hops: written.next_hops.unwrap_or(default.next_hops),
                 neighbours: written.neighbours.unwrap_or(default.neighbours),

@@ -36,8 +36,11 @@ pub struct Config {
 pub struct Limits {
     /// Sessions.
     pub sessions: usize,
-    /// Senders of all sessions (100,000: about 50 MB).
+    /// Senders of all sessions (100,000: about 200 MB where none of their neighbours acknowledges).
     pub all_senders: usize,
+    /// Flows that neighbours reserve, of all sessions and next hops: a flow descriptor each. Neighbours
+    /// have seven eighths of them, applications of this host all.
+    pub all_flows: usize,
     /// Senders of one session.
     pub senders: usize,
     /// Next hops with reservations, of one session.
@@ -69,6 +72,7 @@ impl Default for Limits {
         Self {
             sessions: 20_000,
             all_senders: 100_000,
+            all_flows: 32_768,
             senders: 64,
             next_hops: 64,
             neighbours: 256,

@@ -35,6 +35,8 @@ pub struct Machine<R> {
     pub(super) sessions: BTreeMap<Session, SessionState>,
     pub(super) session_usage: Usage,
     pub(super) sender_usage: Usage,
+    /// Flow descriptors of the sessions that are not being edited.
+    pub(super) flow_count: usize,
     /// Sessions whose senders applications of this node await.
     pub(super) opened: BTreeSet<Session>,
     pub(super) unopened: Unopened,
@@ -149,6 +151,7 @@ impl<R: Routes> Machine<R> {
             sessions: BTreeMap::new(),
             session_usage: Usage::default(),
             sender_usage: Usage::default(),
+            flow_count: 0,
             opened: BTreeSet::new(),
             unopened: Unopened::default(),
             timers: Timers::default(),
@@ -433,6 +436,7 @@ impl<R: Routes> Machine<R> {
         work: impl FnOnce(&mut Self, &mut SessionState),
     ) {
         let Some(mut state) = self.sessions.remove(&session) else { return };
+        self.flow_count -= state.flow_count();
         work(self, &mut state);
         let message_ids = &mut self.message_ids;
         state.reservations.retain(|_, resv| {
@@ -441,6 +445,7 @@ impl<R: Routes> Machine<R> {
             }
             !resv.flows.is_empty()
         });
+        self.flow_count += state.flow_count();
         let timer = Timer::Expiry(session);
         if state.is_empty() {
             self.timers.clear(&mut state.expiry_at.0, timer);

@@ -179,6 +179,7 @@ impl<R: Routes> Machine<R> {
             _ => None,
         };
         let flow = Flow { flowspec: descriptor.flowspec, filters, expires, changed: now };
+        let (flows_elsewhere, flows_here) = (self.flow_count, state.flow_count());
         let Some(known) = state.reservations.get_mut(&next) else { return Ok(false) };
         let before = known.flows.get_mut(&flow_id).map(|before| {
             before.expires = expires;
@@ -189,6 +190,9 @@ impl<R: Routes> Machine<R> {
             return Err((Cause::NoSender, in_place));
         }
         fits.map_err(|cause| (cause, in_place))?;
+        if !in_place && flows_elsewhere + flows_here >= self.config.limits.all_flows * 7 / 8 {
+            return Err((Cause::System(TOO_MANY), false));
+        }
         if before.as_ref().is_some_and(|before| before.is_equal_to(&flow)) {
             return Ok(false);
         }

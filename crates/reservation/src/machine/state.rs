@@ -161,6 +161,11 @@ impl SessionState {
         self.paths.is_empty() && self.reservations.is_empty()
     }
 
+    /// How many flow descriptors its next hops have reserved.
+    pub(super) fn flow_count(&self) -> usize {
+        self.reservations.values().map(|resv| resv.flows.len()).sum()
+    }
+
     /// The style that the session is reserved in, if it is.
     pub(super) fn style(&self) -> Option<Style> {
         self.reservations.values().find(|resv| !resv.flows.is_empty()).map(|resv| resv.style)

@@ -130,6 +130,7 @@ fn a_router_among_strangers_keeps_its_promises_and_forgets_them_all() {
         let limits = Limits {
             sessions: 6,
             all_senders: 18,
+            all_flows: 40,
             senders: 3,
             next_hops: 2,
             neighbours: 3,
