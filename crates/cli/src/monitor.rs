@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration as StdDuration, Instant};
 
 use ontempo_foundation::printable;
-use ontempo_monitor::{Collected, Collector, ReportFolder, Reservation, Role};
+use ontempo_monitor::{Collected, Collector, ReportFolder, Reservation, Role, SocketReport};
 use ontempo_udp::Clock;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::arguments::Monitor;
 use crate::failure::Failure;
@@ -27,9 +27,7 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
     loop {
         let (sockets, skipped) = collector.collect(&folders(arguments.folder.as_ref()));
         if arguments.json {
-            emit(
-                &json!({ "sockets": sockets.iter().map(to_json).collect::<Vec<_>>() }).to_string(),
-            )?;
+            emit(&document(&sockets)?)?;
         } else if is_interactive {
             emit_on_clear_terminal(&sockets_table(&sockets))?;
         } else {
@@ -56,8 +54,26 @@ pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<ReportFolder> {
     only.map_or_else(ReportFolder::to_collect, |folder| vec![ReportFolder::At(folder.clone())])
 }
 
-fn to_json(one: &Collected) -> serde_json::Value {
-    json!({ "index": one.index, "process": one.process, "socket": one.socket })
+/// The sockets as a line of JSON, written from what was collected: a tree of values would take six
+/// times the memory of the reports.
+fn document(sockets: &[Collected]) -> Result<String, Failure> {
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        index: u32,
+        process: u32,
+        socket: &'a SocketReport,
+    }
+    #[derive(Serialize)]
+    struct Document<'a> {
+        sockets: Vec<Shown<'a>>,
+    }
+    let shown = |one| {
+        let &Collected { index, process, ref socket, .. } = one;
+        Shown { index, process, socket }
+    };
+    let document = Document { sockets: sockets.iter().map(shown).collect() };
+    serde_json::to_string(&document)
+        .map_err(|error| Failure::Environment(format!("cannot write JSON: {error}")))
 }
 
 fn sockets_table(sockets: &[Collected]) -> String {
