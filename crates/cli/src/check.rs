@@ -11,11 +11,13 @@ use crate::size::require_bearable;
 
 pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
-    // What only its network elements can refuse; to build them may take more than there is.
+    // What only its network elements can refuse; they are the same for each flow of a group.
+    let mut one_each = scenario.clone();
+    one_each.flows.values_mut().for_each(|group| group.count = group.count.min(1));
     let not_simulated = match require_bearable(&scenario, 1) {
         Err(Failure::Input(why)) => Some(why),
         Err(failure) => return Err(failure),
-        Ok(()) => match Simulation::new(&scenario, scenario.seed) {
+        Ok(()) => match Simulation::new(&one_each, scenario.seed) {
             Err(error @ SetupError::NotSimulated { .. }) => Some(error.to_string()),
             Err(error) => return Err(error.into()),
             Ok(_) => None,
