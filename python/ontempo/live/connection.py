@@ -64,7 +64,7 @@ class Connection(Waitable[LiveConnection], Closing):
     def said(self) -> str:
         """The peer's own words on closing; empty where it sent none.
 
-        At most 200 bytes in UTF-8, then control characters are escaped, as ``\\u001b`` is.
+        At most 200 bytes in UTF-8; control characters in it are then escaped as in JSON.
         """
         return self._native.said()
 
