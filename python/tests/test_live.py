@@ -372,6 +372,20 @@ def test_the_reason_of_the_peer_arrives_whole_and_stays(
     run(main)
 
 
+def test_a_terminal_that_shows_a_traceback_obeys_no_peer() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            await near.close("\x1b]0;title\x07")
+            sentence = await far.closed()
+            with pytest.raises(live.ClosedError) as failed:
+                await far.accept_flow()
+            assert failed.value.said == far.said == r"\u001b]0;title\u0007"
+            assert str(failed.value).endswith(far.said)
+            assert sentence.endswith(far.said)
+
+    run(main)
+
+
 def test_only_a_reason_with_a_code_or_a_code_of_its_own_closes_a_connection() -> None:
     async def main() -> None:
         async with pair() as (near, _):

@@ -13,6 +13,7 @@ use qrcode::render::unicode::Dense1x2;
 
 use crate::arguments::{Admission, Credentials};
 use crate::failure::{Failure, environment};
+use crate::output::write_stderr;
 use crate::place::output_failure;
 
 /// The environment variable of the token. Other users cannot read it, as they can the arguments.
@@ -34,6 +35,13 @@ pub(crate) fn check_admission(at: SocketAddr, anyone: bool, instead: &str) -> Re
         "--listen {at}: everybody who reaches it could connect, without a token: {instead}, or \
          listen at 127.0.0.1"
     )))
+}
+
+/// Says that anyone may use a program, where others reach its address: `what` they may do, and what limits it.
+pub(crate) fn tell_of_anyone(at: SocketAddr, what: &str) {
+    if !at.ip().to_canonical().is_loopback() {
+        write_stderr(&format!("anyone who reaches {at} may {what}"));
+    }
 }
 
 /// The token that both ends of a program were given; empty without one.

@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ontempo_emulator::{LinkState, Links, NotChanged, control_socket};
+use ontempo_qos::{ACCEPT_BACK_OFF, is_of_one_connection};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -20,8 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::limited::{LineLimit, SENTENCES};
-use crate::output::write_stderr;
+use crate::limited::Sentences;
 
 /// Connections at a time; with one more, the oldest ends.
 const MAX_CLIENTS: usize = 16;
@@ -108,7 +108,15 @@ impl Control {
         let users = users();
         let listener = listen(&path, users.last().copied()).map_err(failed)?;
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
-        let server = Server { run: run.to_owned(), listener, users, links, clients: Vec::new() };
+        let server = Server {
+            run: run.to_owned(),
+            listener,
+            users,
+            links,
+            clients: Vec::new(),
+            accept_at: Instant::now(),
+            complaints: Sentences::about("the control"),
+        };
         let thread = thread::Builder::new()
             .name("control".to_owned())
             .spawn(move || server.serve(&stopped))
@@ -168,41 +176,54 @@ struct Server {
     users: Vec<u32>,
     links: Links,
     clients: Vec<Client>,
+    /// No connection is accepted before.
+    accept_at: Instant,
+    complaints: Sentences,
 }
 
 impl Server {
     /// Serves until the other end of `stopped` is closed.
     fn serve(mut self, stopped: &UnixStream) {
-        let mut complaints = LineLimit::new(Instant::now(), SENTENCES);
         loop {
             match self.wait(stopped) {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(error) => {
-                    let text = format!("the control of {}: {error}", self.run);
-                    let lines = complaints.lines(Instant::now(), "the control", &text);
-                    lines.iter().for_each(|line| write_stderr(line));
+                    self.complaints.say(&format!("the control of {}: {error}", self.run));
                     thread::sleep(Duration::from_secs(1));
                 }
             }
             // Those who wait first, so that new ones cannot take the place of one that is ready.
             let (run, links) = (&self.run, &self.links);
             self.clients.retain_mut(|client| client.proceed(run, links));
-            self.accept();
+            if self.accept_at > Instant::now() {
+                continue;
+            }
+            if let Err(error) = self.accept() {
+                // The connection that waits keeps the socket readable: who has a command has his turn
+                // meanwhile.
+                self.accept_at = Instant::now() + ACCEPT_BACK_OFF;
+                self.complaints.say(&format!(
+                    "the control of {}: no connection is accepted for now: {error}",
+                    self.run
+                ));
+            }
         }
     }
 
     /// Waits until there is something to do; true if this is the end.
     fn wait(&self, stopped: &UnixStream) -> io::Result<bool> {
-        let mut files = vec![
-            PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
-        ];
+        let mut files = vec![PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN)];
+        let pause = self.accept_at.saturating_duration_since(Instant::now());
+        let pause = Some(pause).filter(|pause| !pause.is_zero());
+        if pause.is_none() {
+            files.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        }
         files.extend(self.clients.iter().map(|client| {
             let flags = if client.unsent.is_some() { PollFlags::OUT } else { PollFlags::IN };
             PollFd::from_borrowed_fd(client.stream.as_fd(), flags)
         }));
-        let left = self.clients.iter().map(Client::left).min();
+        let left = self.clients.iter().map(Client::left).chain(pause).min();
         let timeout = left.map(|left| Timespec {
             tv_sec: left.as_secs().cast_signed(),
             tv_nsec: left.subsec_nanos().into(),
@@ -214,13 +235,20 @@ impl Server {
     }
 
     /// Accepts one connection, if one waits.
-    fn accept(&mut self) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
+    ///
+    /// # Errors
+    /// One that the next call would return too, such as that descriptors have run out.
+    fn accept(&mut self) -> io::Result<()> {
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if is_wait(&error) || is_of_one_connection(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let may =
             socket_peercred(&stream).is_ok_and(|peer| self.users.contains(&peer.uid.as_raw()));
         if !may || stream.set_nonblocking(true).is_err() {
             thread::sleep(PAUSE);
-            return;
+            return Ok(());
         }
         if self.clients.len() >= MAX_CLIENTS {
             self.clients.remove(0);
@@ -228,6 +256,7 @@ impl Server {
         }
         let since = Instant::now();
         self.clients.push(Client { stream, since, received: Vec::new(), unsent: None });
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use indicatif::ProgressBar;
 use ontempo_impair::{ImpairError, Limits, Path, Relay, Report, WayReport};
 use serde_json::{Value, json};
 
+use crate::access::tell_of_anyone;
 use crate::address::resolve;
 use crate::arguments::{Impair, Input};
 use crate::check::load;
@@ -44,9 +45,15 @@ pub(crate) fn impair(arguments: &Impair) -> Result<(), Failure> {
         |error: &dyn std::fmt::Display| Failure::Environment(format!("--listen {at}: {error}"));
     let socket = UdpSocket::bind(at).map_err(|error| cannot(&error))?;
     let local = socket.local_addr().map_err(|error| cannot(&error))?;
-    let mut relay =
-        Relay::new(socket, server, path, Limits::default()).map_err(|error| cannot(&error))?;
+    let limits = Limits::default();
+    let mut relay = Relay::new(socket, server, path, limits).map_err(|error| cannot(&error))?;
     begin(arguments, local, server, seed)?;
+    let (most, of_host) = (limits.clients, limits.clients_of_host);
+    let what = format!(
+        "send to {server}: {most} clients, {of_host} of a host; --listen :{} admits this machine alone",
+        local.port()
+    );
+    tell_of_anyone(local, &what);
     let is_terminal = !arguments.json && std::io::stderr().is_terminal();
     let bar = is_terminal.then(ProgressBar::new_spinner);
     let report = relay.run(

@@ -19,7 +19,7 @@ use ontempo_udp::{Clock, Driver, DriverOptions, Socket, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
-use crate::access::{admitted_text, presented_text};
+use crate::access::{admitted_text, presented_text, tell_of_anyone};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
@@ -73,22 +73,26 @@ fn listen(arguments: &Arguments, at: &str) -> Result<(), Failure> {
     let (event_sender, events) = sync_channel(MAX_EVENTS);
     let dropped = Arc::new(AtomicU64::new(0));
     let drops = Arc::clone(&dropped);
-    let receiver = Receiver::new(
-        ReceiverOptions { token, ..ReceiverOptions::default() },
-        secret,
-        move |event| {
-            // The thread that receives must not wait for the output.
-            if event_sender.try_send(event).is_err() {
-                drops.fetch_add(1, Relaxed);
-            }
-        },
-    );
+    let options = ReceiverOptions { token, ..ReceiverOptions::default() };
+    let receiver = Receiver::new(options, secret, move |event| {
+        // The thread that receives must not wait for the output.
+        if event_sender.try_send(event).is_err() {
+            drops.fetch_add(1, Relaxed);
+        }
+    });
     let driver = Driver::spawn(socket, receiver, Clock::new(), DriverOptions::default())
         .map_err(environment)?;
     if arguments.json {
         emit(&json!({ "event": "listening", "local": local.to_string() }).to_string())?;
     } else {
         emit(&format!("listening at {local}; Ctrl-C ends it"))?;
+    }
+    if options.token.is_none() {
+        let (most, of_host) = (options.most_sessions, options.most_sessions_per_host);
+        let what = format!(
+            "measure: {most} sessions, {of_host} of a host; --token admits only who has it"
+        );
+        tell_of_anyone(local, &what);
     }
     let mut lines = SessionLines::new(Instant::now(), arguments.json);
     while !stopped.load(Relaxed) {

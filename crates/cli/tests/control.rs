@@ -19,6 +19,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use common::{Place, Ran, interrupt, wait_until};
 use emulated::{assert_carried, can_emulate, counts, numbers, run_name, table};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// UDP at 16 Mbit/s, packets of 1,000 bytes.
 const LOAD: &str = r#"
@@ -329,4 +330,46 @@ fn clients_that_hang_or_flood_take_no_packet_and_no_place_from_others() {
     assert_eq!(counts(&flows, "dropped_packets"), [0]);
     let (sent, got) = (counts(&flows, "sent_packets")[0], counts(&flows, "delivered_packets")[0]);
     assert!(sent > 2_400 && sent - got < 20, "{got} of {sent} arrived");
+}
+
+/// Processor time that the thread of the control has used, in hundredths of a second.
+fn control_time(process: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("procfs");
+    let stats = tasks.map(|task| task.expect("an entry").path().join("stat"));
+    let stat = stats.filter_map(|path| fs::read_to_string(path).ok());
+    let fields =
+        stat.filter_map(|stat| stat.split_once(" (control) ").map(|(_, rest)| rest.to_owned()));
+    let fields = fields.last().expect("the thread of the control");
+    // The first is the third of proc_pid_stat(5): utime and stime are its fields 14 and 15.
+    fields.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum()
+}
+
+#[test]
+fn without_descriptors_the_control_waits_and_then_serves() {
+    if !can_emulate() {
+        return;
+    }
+    let place = Place::new("descriptors", LOAD);
+    let running = Controlled::start(&place, &[], None);
+    let process = running.child.id();
+    // The program is past its start, and the connection that waited for it has ended.
+    running.link(&["--json"]).succeeds();
+    let open = |number: &u64| Path::new(&format!("/proc/{process}/fd/{number}")).exists();
+    let free = (0..).find(|number| !open(number)).expect("one is free");
+    // poll(2) takes as many as the limit, which must not fail in place of accept().
+    assert!(free >= 6, "only {free} are open");
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let limit = Rlimit { current: Some(free), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(pid, Resource::Nofile, limit).expect("root may");
+    let held: Vec<_> =
+        (0..3).map(|_| UnixStream::connect(running.socket()).expect("it waits")).collect();
+    let start = control_time(process);
+    sleep(Duration::from_millis(1_500));
+    let used = control_time(process) - start;
+    drop(held);
+    prlimit(pid, Resource::Nofile, before).expect("root may");
+    running.link(&["bottleneck", "rate=5 Mbit/s"]).succeeds();
+    let ran = running.end();
+    assert!(used < 15, "it used {} ms of 1.5 s", 10 * used);
+    assert!(ran.err.contains("no connection is accepted for now"), "{}", ran.err);
 }

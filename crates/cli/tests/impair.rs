@@ -274,3 +274,18 @@ fn what_cannot_be_done_is_an_error_that_names_the_option() {
     let set = ["--set", "topology.bottleneck.rate=fast"];
     run(&[&good[..], &set].concat()).fails(2, &["topology.bottleneck.rate"]);
 }
+
+#[test]
+fn who_relays_for_everybody_is_told() {
+    let place = Place::new("impair-anyone", &line("0.0"));
+    let said = |at: &str| {
+        let words = ["impair", "--listen", at, "--to", "127.0.0.1:9", "--scenario", "s.toml"];
+        ListeningProgram::start(&place, &words).said_until_interrupted()
+    };
+    let open = said("0.0.0.0:0");
+    assert_eq!(open.lines().count(), 1, "{open}");
+    for words in ["anyone who reaches 0.0.0.0:", "127.0.0.1:9", "256 clients, 64 of a host"] {
+        assert!(open.contains(words), "`{words}` is missing: {open}");
+    }
+    assert_eq!(said("127.0.0.1:0"), "", "no other host reaches it");
+}

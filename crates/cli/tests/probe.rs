@@ -135,3 +135,19 @@ fn the_token_is_given_by_a_file_or_the_environment() {
     probe(&["--token-file", "token"], "").succeeds();
     probe(&[], token.trim_end()).succeeds();
 }
+
+#[test]
+fn who_admits_everybody_is_told() {
+    let place = Place::new("probe-anyone", SCENARIO);
+    let said = |at: &str, more: &[&str]| {
+        let words = [&["probe", "--listen", at], more].concat();
+        ListeningProgram::start(&place, &words).said_until_interrupted()
+    };
+    let open = said("0.0.0.0:0", &[]);
+    assert_eq!(open.lines().count(), 1, "{open}");
+    for words in ["anyone who reaches 0.0.0.0:", "16 sessions, 4 of a host", "--token"] {
+        assert!(open.contains(words), "`{words}` is missing: {open}");
+    }
+    assert_eq!(said("0.0.0.0:0", &["--token", "secret"]), "");
+    assert_eq!(said("127.0.0.1:0", &[]), "", "no other host reaches it");
+}

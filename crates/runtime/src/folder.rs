@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::tables::{ResultTable, write_parquet};
@@ -16,6 +16,9 @@ pub const MANIFEST: &str = "run.json";
 
 /// Where files are written until all are complete.
 const PARTIAL: &str = ".partial";
+
+/// The mode of that folder.
+const MADE_WITH: u32 = 0o700;
 
 /// The folder of a run that is being written.
 ///
@@ -40,7 +43,7 @@ impl RunFolder {
     /// Begins a run in `folder`, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the folder cannot be created or written.
+    /// If the folder cannot be created or written, or has a `.partial` that this user's ontempo did not make.
     pub fn begin(folder: &Path) -> io::Result<Self> {
         let path = folder.to_owned();
         let made = !path.exists();
@@ -148,21 +151,49 @@ fn open_folder(at: impl std::os::fd::AsFd, path: &Path, more: OFlags) -> io::Res
 fn make_partial(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let partial = Path::new(PARTIAL);
     // Left over from a run that was killed.
-    match open_folder(folder, partial, OFlags::NOFOLLOW) {
-        Ok(left) => {
+    match rustix::fs::statat(folder, partial, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(left) if FileType::from_raw_mode(left.st_mode) != FileType::Directory => {
+            return Err(refused("it is no folder, so ontempo has not made it: remove it"));
+        }
+        Ok(_) => {
+            let left = open_folder(folder, partial, OFlags::NOFOLLOW)?;
+            check_left(&rustix::fs::fstat(&left)?)?;
             empty(&left)?;
             rustix::fs::unlinkat(folder, PARTIAL, AtFlags::REMOVEDIR)?;
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
     }
-    rustix::fs::mkdirat(folder, PARTIAL, Mode::from_raw_mode(0o700))?;
+    rustix::fs::mkdirat(folder, PARTIAL, Mode::from_raw_mode(MADE_WITH))?;
     let made = open_folder(folder, partial, OFlags::NOFOLLOW)?;
     if rustix::fs::fstat(&made)?.st_uid == rustix::process::geteuid().as_raw() {
         Ok(made)
     } else {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user has put a folder there"))
+        Err(refused("another user has put a folder there"))
     }
+}
+
+/// Checks that this user's ontempo made a folder, whose files may then be removed: it is this user's, for
+/// root also of who became root by sudo(8), and others may not enter it. A folder of this user's that others
+/// may write to, another user could have moved there.
+fn check_left(left: &Stat) -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    let by_sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
+    let is_own = left.st_uid == user || (user == 0 && by_sudo() == Some(left.st_uid));
+    let mode = left.st_mode & 0o777;
+    if !is_own {
+        let whose = format!("it belongs to user {}, and its files stay", left.st_uid);
+        return Err(refused(&format!("{whose}: remove it, or write to another folder")));
+    }
+    if mode & !MADE_WITH != 0 {
+        let which = format!("it has mode {mode:o}, so ontempo has not made it, and its files stay");
+        return Err(refused(&format!("{which}: remove it, or write to another folder")));
+    }
+    Ok(())
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 /// Removes the files of a folder.
@@ -210,7 +241,7 @@ mod tests {
 
         // A run without a manifest must not keep that of an earlier run, nor use the files that a
         // killed run left behind.
-        fs::create_dir(root.join(PARTIAL)).unwrap();
+        drop(make_partial(&open_folder(CWD, &root, OFlags::empty()).unwrap()).unwrap());
         fs::write(root.join(PARTIAL).join("b"), "half").unwrap();
         RunFolder::begin(&root).unwrap().keep(None).unwrap();
         assert_eq!(names(&root), ["a"]);
@@ -245,6 +276,52 @@ mod tests {
         run.keep(Some("{}")).unwrap();
         kept("a link in a file's place");
         assert_eq!(fs::read(out.join("a")).unwrap(), b"ours");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// What a run says that finds `.partial` made by another: its error names the folder.
+    fn refusal(out: &Path) -> String {
+        let error = RunFolder::begin(out).expect_err("it is refused").to_string();
+        assert!(error.starts_with(&out.join(PARTIAL).display().to_string()), "{error}");
+        error
+    }
+
+    #[test]
+    fn what_ontempo_did_not_make_is_not_emptied() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let root = std::env::temp_dir().join(format!("ontempo-others-{}", std::process::id()));
+        let partial = root.join(PARTIAL);
+        fs::create_dir_all(&partial).unwrap();
+        fs::write(partial.join("a"), "of another").unwrap();
+        // A folder that others may read was not made for incomplete files, whoever owns it.
+        fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(refusal(&root).contains("mode 755"));
+        assert_eq!(names(&partial), ["a"]);
+        fs::rename(&partial, root.join("other")).unwrap();
+        symlink(root.join("other"), &partial).unwrap();
+        assert!(refusal(&root).contains("no folder"));
+        assert_eq!(names(&root.join("other")), ["a"]);
+        fs::remove_file(&partial).unwrap();
+        fs::write(&partial, "a file").unwrap();
+        assert!(refusal(&root).contains("no folder"));
+        assert_eq!(fs::read(&partial).unwrap(), b"a file");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn root_does_not_empty_the_folder_of_another_user() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        if !ontempo_testing::require_root() {
+            return;
+        }
+        let root = std::env::temp_dir().join(format!("ontempo-foreign-{}", std::process::id()));
+        let partial = root.join(PARTIAL);
+        fs::create_dir_all(&partial).unwrap();
+        fs::set_permissions(&partial, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(partial.join("a"), "of another").unwrap();
+        chown(&partial, Some(65_534), None).unwrap();
+        assert!(refusal(&root).contains("user 65534"));
+        assert_eq!(names(&partial), ["a"]);
         fs::remove_dir_all(&root).unwrap();
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ontempo_foundation::printable;
+
 /// Why a connection ended, so that no program has to parse the sentence.
 ///
 /// The first ten are sent as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
@@ -132,15 +134,19 @@ impl CloseReason {
     }
 }
 
+/// Maximum size of the sentence sent to the peer, bytes.
+pub(crate) const MAX_SENTENCE: usize = 200;
+
 /// The sentence of [`CloseReason::Refused`].
 pub(crate) const REFUSED: &str = "the peer takes no more connections now";
 
-/// The end of a connection: its reason, for programs and for people.
+/// The end of a connection: its reason, for programs and for people. Its texts have no character that a
+/// terminal would obey, since parts are of the peer: control characters are escaped, as in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// The reason.
     pub reason: CloseReason,
-    /// The peer's sentence; empty if it sent none. At most 200 bytes.
+    /// The peer's sentence; empty if it sent none. At most 200 bytes, before they are escaped.
     pub said: String,
     /// A sentence for people, in lower case.
     pub sentence: String,
@@ -149,7 +155,9 @@ pub struct Closed {
 impl Closed {
     /// Detected by this side.
     pub fn found(reason: CloseReason, sentence: impl Into<String>) -> Self {
-        Self { reason, said: String::new(), sentence: sentence.into() }
+        // Errors of the stack have the words of its peer in them.
+        let sentence = printable(&sentence.into()).into_owned();
+        Self { reason, said: String::new(), sentence }
     }
 
     /// Closed by this side's application.
@@ -159,14 +167,16 @@ impl Closed {
 
     /// Closed by the peer with an application error code and a sentence.
     pub(crate) fn by_peer(code: u64, said: &[u8]) -> Self {
-        let (reason, said) = (CloseReason::of_code(code), String::from_utf8_lossy(said));
+        let reason = CloseReason::of_code(code);
+        let said = String::from_utf8_lossy(&said[..said.len().min(MAX_SENTENCE)]);
+        let said = printable(&said).into_owned();
         let sentence = match reason {
             CloseReason::WrongToken => "the peer refused our token".to_owned(),
             CloseReason::Refused => REFUSED.to_owned(),
             reason if reason.is_orderly() => format!("the peer closed: {said}"),
             _ => format!("the peer gave up: {said}"),
         };
-        Self { reason, said: said.into_owned(), sentence }
+        Self { reason, said, sentence }
     }
 }
 
@@ -204,5 +214,25 @@ mod tests {
         assert_eq!(closed.reason, CloseReason::Busy);
         assert_eq!(closed.said, "another sender is connected");
         assert_eq!(closed.to_string(), "the peer closed: another sender is connected");
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_a_peer_says() {
+        let said = b"\x1b]0;title\x07 and\na line\xe2\x80\xae";
+        for code in [4, 4_711] {
+            let closed = Closed::by_peer(code, said);
+            assert_eq!(closed.said, r"\u001b]0;title\u0007 and\u000aa line\u202e");
+            assert!(closed.sentence.ends_with(&format!(": {}", closed.said)), "{closed}");
+        }
+        // Errors of the stack carry the words of its peer: the reason of its CONNECTION_CLOSE, the
+        // names in its certificate.
+        let closed = Closed::found(CloseReason::Transport, "closed by peer: \u{9b}2J");
+        assert_eq!(closed.sentence, r"closed by peer: \u009b2J");
+    }
+
+    #[test]
+    fn a_peers_words_have_a_bound() {
+        let closed = Closed::by_peer(0, &[b'x'; 1_000]);
+        assert_eq!(closed.said.len(), MAX_SENTENCE);
     }
 }

@@ -62,7 +62,10 @@ class Connection(Waitable[LiveConnection], Closing):
 
     @property
     def said(self) -> str:
-        """The peer's own words on closing; empty where it sent none. At most 200 bytes in UTF-8."""
+        """The peer's own words on closing; empty where it sent none.
+
+        At most 200 bytes in UTF-8; control characters in it are then escaped as in JSON.
+        """
         return self._native.said()
 
     def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:

@@ -130,7 +130,7 @@ class NotConnectedError(EndpointError, ConnectionError):
         self.close_code = close_code
         """The application error code, also of `CloseReason.OTHER`; ``None`` where none was sent."""
         self.said = said
-        """The peer's own words; empty where it sent none. At most 200 bytes in UTF-8."""
+        """The peer's own words, escaped as `Connection.said` is; empty where it sent none."""
 
 
 class ClosedError(EndpointError, ConnectionError):
@@ -149,7 +149,7 @@ class ClosedError(EndpointError, ConnectionError):
         self.close_code = close_code
         """The application error code, also of `CloseReason.OTHER`; ``None`` where none was sent."""
         self.said = said
-        """The peer's own words; empty where it sent none. At most 200 bytes in UTF-8."""
+        """The peer's own words, escaped as `Connection.said` is; empty where it sent none."""
 
     @property
     def orderly(self) -> bool:

@@ -219,6 +219,17 @@ impl ListeningProgram {
         Self { child, out, local }
     }
 
+    /// Ends it by Ctrl-C, and checks that its output is JSON and its exit code 0: what it has said on
+    /// standard error.
+    pub(crate) fn said_until_interrupted(mut self) -> String {
+        let mut err = self.child.0.stderr.take().expect("its standard error");
+        interrupt(&self.child.0);
+        assert_eq!(self.end().1, Some(0));
+        let mut said = String::new();
+        err.read_to_string(&mut said).expect("text");
+        said
+    }
+
     /// Waits for its end: the events since the start, and the exit code.
     pub(crate) fn end(mut self) -> (Vec<Value>, Option<i32>) {
         let mut text = String::new();

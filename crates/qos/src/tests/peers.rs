@@ -105,7 +105,7 @@ fn play(seed: u64) {
                     incoming.change(agreed);
                 }
                 if let Ok(refused) = Refused::read(&body) {
-                    assert!(refused.reason.len() <= 160 * 4, "{seed}: {}", refused.reason.len());
+                    assert!(refused.reason.len() <= 160 * 6, "{seed}: {}", refused.reason.len());
                 }
             }
             6 => {

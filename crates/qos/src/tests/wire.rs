@@ -117,3 +117,10 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_terminal_obeys_nothing_of_a_refusal() {
+    let reason = "no\u{1b}[2J rate\u{202e}".to_owned();
+    let read = Refused::read(&Refused { reason }.to_bytes()).unwrap();
+    assert_eq!(read.reason, r"no\u001b[2J rate\u202e");
+}

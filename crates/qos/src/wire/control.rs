@@ -4,6 +4,7 @@ use ontempo_mechanisms::qos::{Parameter, Specification};
 
 use super::{Fields as _, SPECIFICATION, WireError, put_specification};
 use ontempo_foundation::octets::Octets;
+use ontempo_foundation::printable;
 
 pub(super) const STATUS: usize = (11 + Parameter::ALL.len()) * 8 + 10;
 pub(super) const CHANGE: usize = 4 + SPECIFICATION;
@@ -183,13 +184,13 @@ impl Refused {
         bytes
     }
 
-    /// Parses it.
+    /// Parses it: what a terminal would obey is escaped.
     ///
     /// # Errors
     /// A wrong length, or not UTF-8.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == REFUSED);
         let text = text.ok_or(WireError::Malformed)?;
-        Ok(Self { reason: text.trim_end_matches('\0').replace(char::is_control, " ") })
+        Ok(Self { reason: printable(text.trim_end_matches('\0')).into_owned() })
     }
 }

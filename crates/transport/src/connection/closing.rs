@@ -7,13 +7,10 @@ use ontempo_foundation::Time;
 use super::receiving::Receiving;
 use super::sending::Sending;
 use super::{Connection, ConnectionEvent, Stage};
-use crate::close::{CloseReason, Closed, REFUSED};
+use crate::close::{CloseReason, Closed, MAX_SENTENCE, REFUSED};
 
 /// Probe timeouts that the closing period lasts (RFC 9000, section 10.2).
 const CLOSING_PERIOD: u64 = 3;
-
-/// Maximum size of the sentence sent to the peer, bytes.
-const MAX_SENTENCE: usize = 200;
 
 /// QUIC's error of a server that takes no connection (RFC 9000, section 20.1).
 const CONNECTION_REFUSED: u64 = 0x02;

@@ -1,14 +1,11 @@
 //! A peer that has the token and then does anything, over many seeds.
 //!
-//! A few hundred seeds are part of the tests. More, from a first one:
-//!
-//! ```sh norun
-//! ONTEMPO_FUZZ_SEEDS=0..100000 cargo test --release -p ontempo-transport --lib fuzz_tests
-//! ```
+//! `ONTEMPO_HOSTILE_SEEDS=100000` runs as many, in place of a few hundred.
 
 use bytes::Bytes as Buffer;
 use noq_proto::{Dir, StreamId, VarInt};
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
+use ontempo_testing::hostile::seeds;
 
 use super::hostile_tests::{VICTIM, VILLAIN, World, address};
 use super::*;
@@ -22,17 +19,10 @@ use crate::wire::{
 use crate::{Endpoint, Event};
 
 /// Seeds of an ordinary run.
-const SEEDS: std::ops::Range<u64> = 0..300;
+const SEEDS: u64 = 300;
 
 /// Things that the villain does with one seed.
 const ACTIONS: usize = 120;
-
-/// The seeds, from `ONTEMPO_FUZZ_SEEDS`, two numbers with `..` between them.
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("ONTEMPO_FUZZ_SEEDS") else { return SEEDS };
-    let (from, to) = text.split_once("..").expect("ONTEMPO_FUZZ_SEEDS is two numbers: 0..1000");
-    from.parse().expect("a number")..to.parse().expect("a number")
-}
 
 /// Both ends and what they know of each other.
 struct Fuzz {
@@ -381,7 +371,7 @@ impl Fuzz {
 fn whatever_a_peer_does_the_endpoint_keeps_its_limits_and_goes_on() {
     let identity = Identity::self_signed(&["a"]).unwrap();
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-    let seeds = seeds();
+    let seeds = seeds(SEEDS);
     for seed in seeds.clone() {
         let reason = Fuzz::new(seed, &identity).run(seed);
         *reasons.entry(reason.map_or("none", CloseReason::name)).or_default() += 1;
