@@ -1,7 +1,6 @@
 //! Message identifiers (RFC 2961 section 4): those of this node and those of its neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use ontempo_foundation::{Duration, RandomStream, Time};
 
@@ -47,7 +46,7 @@ pub(super) struct MessageIds {
     pub(super) pending: BTreeMap<u32, Pending>,
     pub(super) owners: BTreeMap<u32, Owner>,
     pub(super) summaries: BTreeMap<Neighbour, Summary>,
-    received: BTreeMap<IpAddr, Received>,
+    received: BTreeMap<Neighbour, Received>,
     pub(super) acks: BTreeMap<Neighbour, Vec<Ack>>,
 }
 
@@ -132,7 +131,7 @@ impl MessageIds {
 
     pub(super) fn refreshed_state(
         &self,
-        neighbour: IpAddr,
+        neighbour: Neighbour,
         epoch: u32,
         id: u32,
     ) -> Option<RefreshedState> {

@@ -22,9 +22,10 @@ pub(super) const MAX_EVENTS: usize = 10_000;
 /// Reservations of one interface: each takes two of the 2^16 preferences that filters can have.
 const MAX_HANDLES: u16 = 0x7ff0;
 
-/// PathErr and ResvErr that one interface sends: mean rate and burst.
-const MAX_ERRORS_PER_SECOND: u64 = 100;
-const MAX_ERROR_BURST: u64 = 200;
+/// PathErr and ResvErr that one interface sends, and ResvConf that what comes by it draws: mean
+/// rate and burst.
+const MAX_PER_SECOND: u64 = 100;
+const MAX_BURST: u64 = 200;
 
 /// The RSVP of one host or router; see the [module](super).
 #[derive(Clone, Debug)]
@@ -56,31 +57,32 @@ pub struct Machine<R> {
 pub(super) struct Interface {
     pub(super) config: InterfaceConfig,
     pub(super) admission: AdmissionControl,
-    pub(super) errors: ErrorBudget,
+    pub(super) errors: Budget,
+    pub(super) confirmations: Budget,
     pub(super) free_handles: BTreeSet<u16>,
     last_handle: u16,
 }
 
-/// A token bucket of PathErr and ResvErr: whoever sends requests under other addresses must not
-/// make this node send to them without bound.
+/// A token bucket of messages: whoever sends requests under other addresses must not make this node
+/// send to them without bound.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ErrorBudget {
+pub(super) struct Budget {
     tokens: u64,
     filled: Time,
 }
 
-impl Default for ErrorBudget {
+impl Default for Budget {
     fn default() -> Self {
-        Self { tokens: MAX_ERROR_BURST, filled: Time::ZERO }
+        Self { tokens: MAX_BURST, filled: Time::ZERO }
     }
 }
 
-impl ErrorBudget {
+impl Budget {
     /// Takes a token; false where there is none.
     pub(super) fn take(&mut self, now: Time) -> bool {
-        let new = now.since(self.filled).as_nanos() / (1_000_000_000 / MAX_ERRORS_PER_SECOND);
+        let new = now.since(self.filled).as_nanos() / (1_000_000_000 / MAX_PER_SECOND);
         if new > 0 {
-            self.tokens = self.tokens.saturating_add(new).min(MAX_ERROR_BURST);
+            self.tokens = self.tokens.saturating_add(new).min(MAX_BURST);
             self.filled = now;
         }
         let has_one = self.tokens > 0;
@@ -115,12 +117,13 @@ impl PacketInfo {
         (self.interface, hop.unwrap_or(self.source))
     }
 
-    /// The MESSAGE_ID of a message of this neighbour.
+    /// The MESSAGE_ID of a message whose RSVP_HOP has this address.
     pub(super) fn message_id_of(
         &self,
         message: &Message,
-        neighbour: IpAddr,
+        hop: IpAddr,
     ) -> Option<NeighbourMessageId> {
+        let neighbour = (self.interface, hop);
         message.id.map(|id| NeighbourMessageId { neighbour, epoch: id.epoch, id: id.id })
     }
 }
@@ -171,7 +174,8 @@ impl<R: Routes> Machine<R> {
         let interface = Interface {
             config,
             admission,
-            errors: ErrorBudget::default(),
+            errors: Budget::default(),
+            confirmations: Budget::default(),
             free_handles: BTreeSet::new(),
             last_handle: 0,
         };
@@ -340,6 +344,8 @@ impl<R: Routes> Machine<R> {
         let taken = match &message.body {
             Body::Path(path) => self.on_path(now, packet_info, message, path),
             Body::Resv(resv) => self.on_resv(now, packet_info, message, resv),
+            Body::PathErr(error) => self.on_path_err(now, packet_info, error),
+            Body::ResvConf(conf) => self.on_resv_conf(now, packet_info, conf),
             body => {
                 self.dispatch_rest(now, packet_info, message, body);
                 Ok(())
@@ -358,11 +364,9 @@ impl<R: Routes> Machine<R> {
         body: &Body,
     ) {
         match body {
-            Body::PathErr(error) => self.on_path_err(now, packet_info, error),
             Body::ResvErr(error) => self.on_resv_err(now, packet_info, error),
             Body::PathTear(tear) => self.on_path_tear(now, packet_info, message, tear),
             Body::ResvTear(tear) => self.on_resv_tear(now, packet_info, message, tear),
-            Body::ResvConf(conf) => self.on_resv_conf(now, conf),
             Body::Bundle(messages) => {
                 messages.iter().for_each(|message| self.dispatch(now, packet_info, message));
             }
@@ -371,7 +375,7 @@ impl<R: Routes> Machine<R> {
             }
             // Without a key on this interface there is no security association to prove.
             Body::Ack | Body::Challenge { .. } | Body::Response { .. } => {}
-            Body::Path(_) | Body::Resv(_) => {}
+            Body::Path(_) | Body::Resv(_) | Body::PathErr(_) | Body::ResvConf(_) => {}
         }
     }
 

@@ -43,6 +43,9 @@ impl<R: Routes> Machine<R> {
             return Err("a PATH of this node has come back in a loop");
         }
         let incoming = packet_info.interface;
+        if self.takes_from_guarded(session, sender, incoming) {
+            return Err(NOT_BY_ITS_KEY);
+        }
         // The routes are asked last: it costs a system call.
         if !self.serves_others(incoming) && self.is_transit(session, sender, incoming) {
             return Err(NOT_TRUSTED);
@@ -84,6 +87,20 @@ impl<R: Routes> Machine<R> {
             machine.take_path(now, session, state, sender, path_update);
         });
         Ok(())
+    }
+
+    /// Whether a PATH by an interface without a key would replace one that came by an interface with
+    /// a key. Only the end of that one lets it: a PathTear with the key, or the cleanup timeout. A
+    /// sealed PATH by another interface with a key is a route change, and taken at once.
+    fn takes_from_guarded(
+        &self,
+        session: &Session,
+        sender: &Sender,
+        incoming: InterfaceId,
+    ) -> bool {
+        let state = self.sessions.get(session);
+        let path = state.and_then(|state| state.paths.get(sender));
+        !self.is_guarded(incoming) && path.is_some_and(|path| self.is_guarded(path.incoming))
     }
 
     /// Whether the flow is forwarded, and not for this node alone.
@@ -323,7 +340,12 @@ impl<R: Routes> Machine<R> {
         self.send_path_tear(now, session, sender, &path, &hops);
     }
 
-    pub(super) fn on_path_err(&mut self, now: Time, packet_info: &PacketInfo, error: &PathErr) {
+    pub(super) fn on_path_err(
+        &mut self,
+        now: Time,
+        packet_info: &PacketInfo,
+        error: &PathErr,
+    ) -> Result<(), &'static str> {
         if matches!(error.error.cause, Cause::UnknownClass(class::MESSAGE_ID, _)) {
             // A neighbour without RFC 2961 on this interface: MESSAGE_ID is no longer sent (section
             // 2).
@@ -335,8 +357,12 @@ impl<R: Routes> Machine<R> {
         let path = state.and_then(|state| state.paths.get(&error.sender));
         if let Some(path) = path.filter(|path| path.reaches(packet_info.interface)) {
             let previous = path.previous();
+            if previous.0 != InterfaceId::LOCAL && !self.serves_others(packet_info.interface) {
+                return Err(NOT_TRUSTED);
+            }
             self.send_path_err(now, previous, error.clone());
         }
+        Ok(())
     }
 
     /// Whether the address is one of this node's.
@@ -355,6 +381,9 @@ pub(super) const TOO_MANY: u16 = 2;
 /// Why a message for another node's flow is dropped.
 pub(super) const NOT_TRUSTED: &str = "the interface has no key and the network is not trusted: \
                                       only this host's applications are served";
+/// Why a PATH is dropped that would redirect state of a neighbour with a key.
+const NOT_BY_ITS_KEY: &str =
+    "the interface has no key, and the sender's path is by a neighbour with a key";
 /// Why a PATH is dropped that no application of this node awaits.
 const NOT_OPENED: &str = "the interface has no key and no application of this host has opened the \
                           session";

@@ -150,7 +150,7 @@ impl<R: Routes> Machine<R> {
 
     pub(super) fn on_srefresh(&mut self, now: Time, from: Neighbour, refresh: &Srefresh) {
         for &id in &refresh.ids {
-            let known = self.message_ids.refreshed_state(from.1, refresh.epoch, id);
+            let known = self.message_ids.refreshed_state(from, refresh.epoch, id);
             if !known.is_some_and(|refreshed_state| self.refreshed(now, from.0, refreshed_state)) {
                 self.message_ids.queue_ack(from, Ack { negative: true, epoch: refresh.epoch, id });
             }

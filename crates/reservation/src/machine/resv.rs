@@ -31,15 +31,9 @@ impl<R: Routes> Machine<R> {
             return Err("a RESV names an interface that this node does not have");
         }
         let next = (by, resv.hop.address);
-        let paths = self.sessions.get(&resv.session).map(|state| &state.paths);
-        let is_transit = |paths: &BTreeMap<_, Box<PathState>>| {
-            !paths.is_empty() && paths.values().all(|path| path.incoming != InterfaceId::LOCAL)
-        };
-        if paths.is_some_and(is_transit)
-            && !(self.serves_others(packet_info.interface) && self.serves_others(by))
-        {
-            return Err(NOT_TRUSTED);
-        }
+        let is_trusted = self.serves_others(packet_info.interface) && self.serves_others(by);
+        let of_own_senders = if is_trusted { None } else { self.of_own_senders(resv, by)? };
+        let resv = of_own_senders.as_ref().unwrap_or(resv);
         let known = self.sessions.get(&resv.session).is_some_and(|state| !state.paths.is_empty());
         let refusal = match message.unknown {
             Some(unknown) => Some(unknown_cause(unknown)),
@@ -77,10 +71,35 @@ impl<R: Routes> Machine<R> {
             if let Some(confirm) = resv.confirm.filter(|_| !refused && !sent) {
                 let error = machine.error(next, &resv.session, Cause::Confirmed);
                 let (session, style, flows) = (resv.session, resv.style, resv.flows.clone());
-                machine.send_resv_conf(now, ResvConf { session, error, confirm, style, flows });
+                let conf = ResvConf { session, error, confirm, style, flows };
+                machine.send_resv_conf(now, packet_info.interface, state, conf);
             }
         });
         Ok(())
+    }
+
+    /// What a RESV by an interface that serves this node's applications alone asks for their flows;
+    /// `None` stands for all of it.
+    fn of_own_senders(&self, resv: &Resv, by: InterfaceId) -> Result<Option<Resv>, &'static str> {
+        let Some(state) = self.sessions.get(&resv.session) else { return Ok(None) };
+        let is_own = |path: &PathState| path.incoming == InterfaceId::LOCAL;
+        let is_transit = |path: &PathState| !is_own(path) && path.reaches(by);
+        if !state.paths.is_empty() && !state.paths.values().any(|path| is_own(path)) {
+            return Err(NOT_TRUSTED);
+        }
+        if !state.paths.values().any(|path| is_transit(path)) {
+            return Ok(None);
+        }
+        // A wildcard cannot be narrowed.
+        if resv.style == Style::Wildcard {
+            return Err(NOT_TRUSTED);
+        }
+        let mut own = resv.clone();
+        for flow in &mut own.flows {
+            flow.filters.retain(|sender| state.paths.get(sender).is_some_and(|path| is_own(path)));
+        }
+        own.flows.retain(|flow| !flow.filters.is_empty());
+        if own.flows.is_empty() { Err(NOT_TRUSTED) } else { Ok(Some(own)) }
     }
 
     /// Merges a RESV into the state; returns whether something changed and whether something was
@@ -284,8 +303,23 @@ impl<R: Routes> Machine<R> {
         });
     }
 
-    pub(super) fn on_resv_conf(&mut self, now: Time, conf: &ResvConf) {
-        self.send_resv_conf(now, conf.clone());
+    /// Takes a ResvConf from the neighbour whom this node has asked for it, by its interface.
+    pub(super) fn on_resv_conf(
+        &mut self,
+        now: Time,
+        packet_info: &PacketInfo,
+        conf: &ResvConf,
+    ) -> Result<(), &'static str> {
+        let asked = (packet_info.interface, packet_info.source);
+        let state = self.sessions.get(&conf.session);
+        let up = state.and_then(|state| state.upstream.get(&asked));
+        if !up.is_some_and(|up| up.confirms.is_asked(now, conf.confirm)) {
+            return Err(NOT_ASKED);
+        }
+        self.edit(conf.session, |machine, state| {
+            machine.send_resv_conf(now, packet_info.interface, state, conf.clone());
+        });
+        Ok(())
     }
 
     /// The system's traffic control has refused a request: the reservation is removed, and its next
@@ -344,6 +378,9 @@ impl<R: Routes> Machine<R> {
         });
     }
 }
+
+/// Why a ResvConf is dropped.
+const NOT_ASKED: &str = "a ResvConf that this node has not asked that neighbour for";
 
 /// The flow descriptors that match any of these senders, with their next hops and styles.
 fn matching_descriptors(

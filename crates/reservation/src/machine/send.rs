@@ -291,6 +291,10 @@ impl<R: Routes> Machine<R> {
             style: up.style,
             flows: up.flows.clone(),
         });
+        if let Some(receiver) = confirm {
+            let until = now + self.config.lifetime(self.config.refresh);
+            up.confirms.ask(now, receiver, until);
+        }
         self.forget(&mut up.sent);
         up.sent.id = self.send(now, envelope, body, &[], Some(Owner::Resv(*session, previous)));
     }
@@ -401,9 +405,24 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Forwards ResvConf to the address in RESV_CONFIRM.
-    pub(super) fn send_resv_conf(&mut self, now: Time, conf: ResvConf) {
+    /// Sends ResvConf to the address in RESV_CONFIRM, which may be forged: only by an interface that
+    /// the session has a reservation of, and at a rate for each interface that draws them.
+    pub(super) fn send_resv_conf(
+        &mut self,
+        now: Time,
+        drawn_by: InterfaceId,
+        state: &SessionState,
+        conf: ResvConf,
+    ) {
+        let drawing = self.interfaces.get_mut(&drawn_by);
+        if !drawing.is_some_and(|known| known.confirmations.take(now)) {
+            return;
+        }
+        let is_reserved = |by: InterfaceId| state.reservations.keys().any(|next| next.0 == by);
         if self.is_ours(conf.confirm) {
+            if !is_reserved(InterfaceId::LOCAL) {
+                return;
+            }
             let ResvConf { session, flows, error, .. } = conf;
             self.events.push_back(Event::Confirmed { session, flows, node: error.node });
             return;
@@ -411,6 +430,9 @@ impl<R: Routes> Machine<R> {
         let Some(next) = self.routes.towards(conf.confirm, conf.error.node).first().copied() else {
             return;
         };
+        if !is_reserved(next.interface) {
+            return;
+        }
         let Some(source) = self.address(next.interface, conf.confirm) else { return };
         let envelope = Envelope {
             interface: next.interface,

@@ -21,7 +21,9 @@ pub(super) type FlowId = Option<Sender>;
 /// The number that a neighbour gave to a message: epoch and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NeighbourMessageId {
-    pub(super) neighbour: IpAddr,
+    /// With the interface that the message came by: an address alone can be anybody's where there
+    /// is no key.
+    pub(super) neighbour: Neighbour,
     pub(super) epoch: u32,
     pub(super) id: u32,
 }
@@ -152,8 +154,31 @@ pub(super) struct UpstreamResv {
     pub(super) flows: Vec<Descriptor>,
     pub(super) refresh_at: Time,
     pub(super) sent: OwnMessageId,
+    pub(super) confirms: Confirms,
     /// When the flowspec or the filterspecs last changed.
     pub(super) changed: Time,
+}
+
+/// The receivers of the RESV_CONFIRMs sent to a previous hop, each with the time until which its
+/// ResvConf is accepted; the latest last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Confirms(Vec<(IpAddr, Time)>);
+
+impl Confirms {
+    /// Receivers kept. Beyond, the oldest goes: its ResvConf is lost.
+    const MAX_KEPT: usize = 16;
+
+    pub(super) fn ask(&mut self, now: Time, receiver: IpAddr, until: Time) {
+        self.0.retain(|(other, until)| *other != receiver && *until > now);
+        if self.0.len() >= Self::MAX_KEPT {
+            self.0.remove(0);
+        }
+        self.0.push((receiver, until));
+    }
+
+    pub(super) fn is_asked(&self, now: Time, receiver: IpAddr) -> bool {
+        self.0.iter().any(|(other, until)| *other == receiver && *until > now)
+    }
 }
 
 impl SessionState {

@@ -9,7 +9,9 @@ use super::admission::Share;
 use super::boundary::{ControlRequest, Event, InterfaceId, NextHop, Routes};
 use super::merge::{enforced, flow_ids, merged_resv, removed_filters};
 use super::node::Machine;
-use super::state::{Flow, FlowId, Installed, Neighbour, OwnMessageId, SessionState, UpstreamResv};
+use super::state::{
+    Confirms, Flow, FlowId, Installed, Neighbour, OwnMessageId, SessionState, UpstreamResv,
+};
 use super::timers::Timer;
 use crate::message::{Cause, Descriptor, ErrorSpec, Sender, Session, Style};
 
@@ -227,14 +229,14 @@ impl<R: Routes> Machine<R> {
         (style, flows, handle): (Style, Vec<Descriptor>, u32),
         confirm: Option<IpAddr>,
     ) {
-        let (refresh_at, sent) = state
+        let (refresh_at, sent, confirms) = state
             .upstream
-            .get(&previous)
-            .map_or((Time::NEVER, OwnMessageId::default()), |before| {
-                (before.refresh_at, before.sent)
+            .remove(&previous)
+            .map_or((Time::NEVER, OwnMessageId::default(), Confirms::default()), |before| {
+                (before.refresh_at, before.sent, before.confirms)
             });
         let affected = flows.clone();
-        let up = UpstreamResv { handle, style, flows, refresh_at, sent, changed: now };
+        let up = UpstreamResv { handle, style, flows, refresh_at, sent, confirms, changed: now };
         state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
             self.events.push_back(Event::Reserved { session: *session, style, flows: affected });
