@@ -85,8 +85,7 @@ impl Scenario {
         let memory = BYTES_OF_FLOW * flows
             + BYTES_OF_PACKET * (under_way + queued.min(packets))
             + BYTES_OF_ROW * rows;
-        let seconds =
-            SECONDS_OF_FLOW * flows + SECONDS_OF_PACKET * packets + SECONDS_OF_ROW * rows;
+        let seconds = SECONDS_OF_FLOW * flows + SECONDS_OF_PACKET * packets + SECONDS_OF_ROW * rows;
         Cost { packets, rows, memory, seconds }
     }
 
