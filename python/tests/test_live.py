@@ -79,7 +79,8 @@ def test_units_arrive_in_every_order_and_reliability(
             assert all(not unit.missing for unit in got)
             assert all(begun_s <= unit.arrived_s <= time.monotonic() for unit in got)
             if reliability is live.Reliability.DEADLINE:
-                assert [unit.lifetime_s for unit in got] == pytest.approx([10] * 500, abs=1e-3)
+                # The sender may be kept from the processor between two clocks.
+                assert [unit.lifetime_s for unit in got] == pytest.approx([10] * 500, abs=0.1)
 
     run(main)
 

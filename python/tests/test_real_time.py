@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,8 @@ def test_ctrl_c_lets_a_program_clean_up(tmp_path: Path) -> None:
     def press() -> None:
         while not up.exists():
             pass
+        # The program runs before `Popen` has returned; a Ctrl-C in between finds nothing to end.
+        time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=press, daemon=True).start()
