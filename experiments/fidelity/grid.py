@@ -1,5 +1,6 @@
 """The scenarios that are run in both worlds."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ontempo.lab.cells import Cell
+from ontempo.lab.engine import NativeEngine
 from ontempo.lab.real_time import Emulation
 
 HERE = Path(__file__).parent
@@ -44,6 +46,12 @@ class Row:
             self._cell(profile, profile, seed, SIMULATED_COST_S)
             for profile, seed in product(profiles, range(runs))
         ]
+
+    def controllers(self) -> dict[str, str]:
+        """The congestion controller of each group over TCP, by its kind."""
+        scenario = NativeEngine().load(HERE / self.file, self._overrides("ns-2"))
+        flows = json.loads(scenario.canonical())["flows"]
+        return {group: flows[group]["transport"]["congestion"]["kind"] for group in self.tcp}
 
     def switched(self, name: str, sets: Sequence[str], runs: int) -> list[Cell]:
         """Runs under the profile of ns-2 with some fields set, named as a world of their own."""

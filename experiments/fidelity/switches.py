@@ -43,9 +43,6 @@ CONTROLLERS: Mapping[str, str] = {
 }
 """The controllers as `linux` has them."""
 
-RENO_GROUPS = ("other", "files")
-"""The groups that are of Reno where a scenario names no controller; others are of CUBIC."""
-
 HALF = 0.5
 
 
@@ -54,10 +51,10 @@ def switches(row: Row) -> Iterator[tuple[str, list[str]]]:
     for name, fields in FIELDS.items():
         pairs = product(row.tcp, fields.items())
         yield name, [f"flows.{group}.transport.{key}={value}" for group, (key, value) in pairs]
+    kinds = row.controllers()
     for group in row.tcp:
+        kind = kinds[group]
         key = f"flows.{group}.transport.congestion"
-        named = [one.partition("=")[2].strip('"') for one in row.sets if one.startswith(key)]
-        kind = named[0] if named else "reno" if group in RENO_GROUPS else "cubic"
         yield f"congestion of {group}", [f"{key}={CONTROLLERS[kind]}"]
         if kind == "pert":
             yield f"pacing of {group}", [f'flows.{group}.transport.pacing="window"']

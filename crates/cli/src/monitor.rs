@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::arguments::Monitor;
 use crate::failure::Failure;
-use crate::output::{emit, emit_on_clear_terminal, table, write_stderr};
+use crate::output::{emit, emit_json_line, emit_on_clear_terminal, table, write_stderr};
 use crate::signals::stop_flag;
 
 /// How often the stop flag is read.
@@ -27,7 +27,7 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
     loop {
         let (sockets, skipped) = collector.collect(&folders(arguments.folder.as_ref()));
         if arguments.json {
-            emit(&document(&sockets)?)?;
+            emit_json_line(&Document::of(&sockets))?;
         } else if is_interactive {
             emit_on_clear_terminal(&sockets_table(&sockets))?;
         } else {
@@ -54,26 +54,29 @@ pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<ReportFolder> {
     only.map_or_else(ReportFolder::to_collect, |folder| vec![ReportFolder::At(folder.clone())])
 }
 
-/// The sockets as a line of JSON, written from what was collected: a tree of values would take six
+/// What `--json` writes of a collection, from what was collected: a tree of JSON values would take six
 /// times the memory of the reports.
-fn document(sockets: &[Collected]) -> Result<String, Failure> {
-    #[derive(Serialize)]
-    struct Shown<'a> {
-        index: u32,
-        process: u32,
-        socket: &'a SocketReport,
+#[derive(Serialize)]
+struct Document<'a> {
+    sockets: Vec<Shown<'a>>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    index: u32,
+    process: u32,
+    socket: &'a SocketReport,
+}
+
+impl<'a> Document<'a> {
+    fn of(collected: &'a [Collected]) -> Self {
+        let shown = |one: &'a Collected| Shown {
+            index: one.index,
+            process: one.process,
+            socket: &one.socket,
+        };
+        Self { sockets: collected.iter().map(shown).collect() }
     }
-    #[derive(Serialize)]
-    struct Document<'a> {
-        sockets: Vec<Shown<'a>>,
-    }
-    let shown = |one| {
-        let &Collected { index, process, ref socket, .. } = one;
-        Shown { index, process, socket }
-    };
-    let document = Document { sockets: sockets.iter().map(shown).collect() };
-    serde_json::to_string(&document)
-        .map_err(|error| Failure::Environment(format!("cannot write JSON: {error}")))
 }
 
 fn sockets_table(sockets: &[Collected]) -> String {

@@ -76,8 +76,16 @@ fn wait_for_reader(out: impl AsFd) -> io::Result<()> {
 
 /// Writes `document` to standard output as JSON.
 pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure::Environment(format!("cannot write JSON: {error}")))?;
+    emit_written(serde_json::to_string_pretty(document))
+}
+
+/// Writes `document` to standard output as a line of JSON.
+pub(crate) fn emit_json_line(document: &impl Serialize) -> Result<(), Failure> {
+    emit_written(serde_json::to_string(document))
+}
+
+fn emit_written(json: serde_json::Result<String>) -> Result<(), Failure> {
+    let text = json.map_err(|error| Failure::Environment(format!("cannot write JSON: {error}")))?;
     emit(&text)
 }
 

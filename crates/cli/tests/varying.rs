@@ -271,8 +271,8 @@ fn the_example_of_a_cellular_link_runs_on_its_generated_traces() {
     let checked = place.run(&["check", scenario]);
     let words = "a CellReplay pair of traces (light: 41 trains in 10 s, base delays of 20 ms to 28 ms, \
                  20 opportunities on average; heavy:";
-    let told = checked.succeeds().out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains(words), "{told}");
+    let printed = checked.succeeds().out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(printed.contains(words), "{printed}");
     place.run(&["simulate", scenario, "--out", "out"]).succeeds();
     // The call waits behind the download, and never takes less than the base delay.
     let delays = numbers(&table(&place, "out", "messages"), "delay_s");

@@ -128,7 +128,7 @@ fn message(number: u32, body: Body) -> Message {
 
 fn print_state(router: &Router) {
     println!("{:?}", router.machine.census());
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux reports it");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     println!("peak{}", peak.expect("the largest resident memory"));
 }

@@ -9,6 +9,7 @@ use super::boundary::{Handle, InterfaceId, Routes};
 use super::message_ids::is_stale;
 use super::node::{Machine, PacketInfo, unknown_cause};
 use super::path::{NOT_TRUSTED, TOO_MANY};
+use super::shares::of_neighbours;
 use super::state::{Flow, FlowId, Neighbour, PathState, RefreshedState, ResvState, SessionState};
 use crate::message::{
     Cause, Descriptor, ErrorSpec, FlowSpec, Message, Resv, ResvConf, ResvErr, ResvTear, Sender,
@@ -209,7 +210,8 @@ impl<R: Routes> Machine<R> {
             return Err((Cause::NoSender, in_place));
         }
         fits.map_err(|cause| (cause, in_place))?;
-        if !in_place && flows_elsewhere + flows_here >= self.config.limits.all_flows * 7 / 8 {
+        if !in_place && flows_elsewhere + flows_here >= of_neighbours(self.config.limits.all_flows)
+        {
             return Err((Cause::System(TOO_MANY), false));
         }
         if before.as_ref().is_some_and(|before| before.is_equal_to(&flow)) {

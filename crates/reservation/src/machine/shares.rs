@@ -13,6 +13,15 @@ const OF_HOP: usize = 4;
 const OF_INTERFACE: usize = 6;
 const OF_ALL: usize = 7;
 
+/// What all neighbours together may use of a limit.
+pub(super) fn of_neighbours(limit: usize) -> usize {
+    eighths(limit, OF_ALL)
+}
+
+fn eighths(limit: usize, of_eight: usize) -> usize {
+    limit * of_eight / 8
+}
+
 /// How many sessions or senders there are, and by whom.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {
@@ -39,7 +48,7 @@ impl Usage {
 
     /// Whether one more would exceed the limit or a share of it.
     pub(super) fn is_full(&self, limit: usize, by: Neighbour) -> bool {
-        let share = |eighths: usize| (limit * eighths / 8).max(1);
+        let share = |of_eight: usize| eighths(limit, of_eight).max(1);
         let of_interface = self.interfaces.get(&by.0).copied().unwrap_or(0);
         let of_hop = self.hops.get(&by).copied().unwrap_or(0);
         let exceeds_share = self.foreign >= share(OF_ALL)
