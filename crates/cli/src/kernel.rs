@@ -98,7 +98,7 @@ fn sockets_table(loaded: &Loaded) -> String {
         table.add_row([
             socket.local.to_string(),
             socket.remote.to_string(),
-            mode(socket.mode).to_owned(),
+            mode(socket).to_owned(),
             format!("{:.2}", socket.alpha),
             milliseconds(socket.curq),
             milliseconds(socket.maxq),
@@ -112,8 +112,9 @@ fn sockets_table(loaded: &Loaded) -> String {
     format!("{title}\n\n{}", table.trim_fmt())
 }
 
-fn mode(mode: Mode) -> &'static str {
-    match mode {
+fn mode(socket: &SocketStatus) -> &'static str {
+    match socket.mode {
+        _ if socket.as_reno => "reno",
         Mode::HighSpeed => "high-speed",
         Mode::Safe => "safe",
         Mode::Compete => "compete",
@@ -154,7 +155,7 @@ fn socket(socket: &SocketStatus) -> serde_json::Value {
         "namespace": socket.namespace,
         "local": socket.local.to_string(),
         "remote": socket.remote.to_string(),
-        "mode": mode(socket.mode),
+        "mode": mode(socket),
         "alpha": socket.alpha,
         "curq_s": socket.curq.as_secs_f64(),
         "maxq_s": socket.maxq.as_secs_f64(),

@@ -106,6 +106,7 @@ struct tcp_sock {
 };
 
 struct ack_sample {
+	__u32 pkts_acked;
 	__s32 rtt_us;
 };
 

@@ -16,6 +16,9 @@ char _license[] SEC("license") = "GPL";
 /* Written before the program is loaded, constant from then on. */
 const volatile struct pert_parameters given SEC(".rodata.parameters");
 
+/* From this window on, in packets, the next packet comes before the receiver's timer for an ACK ends. */
+#define LONE_PACKET_WINDOW 8
+
 /* What one socket's PERT remembers. */
 struct pert_socket {
 	struct pert_flow flow;
@@ -24,6 +27,7 @@ struct pert_socket {
 	u32 written_ssthresh;	/* so that what the kernel writes itself is noticed */
 	u32 delivered;		/* packets delivered by the last ACK */
 	u32 rtt_sample;		/* us; of the ACK at hand, 0 where there is none */
+	u32 last_sample;	/* us; as the kernel gave it */
 	u32 responded_until;	/* the first sequence number not yet sent at the last response */
 	u32 timeouts;
 	u8 ca_state;		/* TCP_CA_* */
@@ -149,10 +153,28 @@ SEC("struct_ops")
 void BPF_PROG(pert_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct pert_socket *pert = state_of(sk);
-	int rtt = sample->rtt_us;
+	u32 rtt = sample->rtt_us > 0 ? sample->rtt_us : 0;
+	u32 largest, known;
 
-	if (pert)
-		pert->rtt_sample = rtt > 0 ? rtt : 0;
+	if (!pert)
+		return;
+	/*
+	 * An ACK that ends a recovery covers packets, too, that had arrived before it and that no SACK had
+	 * told of: their samples are a round trip too long.
+	 */
+	if (pert->ca_state >= TCP_CA_RECOVERY)
+		rtt = 0;
+	/*
+	 * The largest round trip is kept for ever, so two samples on end must tell of it. In a small window
+	 * a single packet can have waited for the receiver's timer of 40 ms: it tells of none.
+	 */
+	known = pert->flow.max_rtt;
+	largest = known ? pert_max(pert->last_sample, known) : rtt;
+	if (rtt && (sample->pkts_acked > 1 || pert->written_cwnd >= LONE_PACKET_WINDOW))
+		pert->last_sample = rtt;
+	else
+		largest = known ? known : rtt;
+	pert->rtt_sample = pert_min(rtt, largest);
 }
 
 /* A loss episode begins: by duplicate ACKs, a timeout or a congestion mark. */
@@ -278,10 +300,10 @@ static void print_parameters(struct seq_file *seq)
 	BPF_SEQ_PRINTF(seq, "parameters %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu",
 		       p->srtt_weight, p->maxq_floor, p->t_min, p->t_max, p->p_max, p->t3_share,
 		       p->alpha_initial, p->alpha_minimum, p->alpha_maximum, p->high_speed_step);
-	BPF_SEQ_PRINTF(seq, " %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n", p->safe_factor,
-		       p->compete_step, p->compete_from, p->compete_full, p->ramp_pole,
-		       p->alpha_period, p->immediate, p->window_floor, p->per_packet,
-		       p->pacing_gain);
+	BPF_SEQ_PRINTF(seq, " %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
+		       p->safe_factor, p->compete_step, p->compete_from, p->compete_full, p->ramp_pole,
+		       p->alpha_period, p->immediate, p->as_reno, p->window_floor,
+		       p->per_packet, p->pacing_gain);
 }
 
 /* A line a socket, then one with the parameters: what a reader of the pinned file sees. */
@@ -301,8 +323,8 @@ int print_sockets(struct bpf_iter__bpf_sk_storage_map *context)
 	flow = &pert->flow;
 	q = pert_queueing_of(flow, parameters());
 	print_ends(seq, sk);
-	BPF_SEQ_PRINTF(seq, " mode=%u alpha=%llu curq=%llu maxq=%llu cwnd=%llu ssthresh=%u",
-		       flow->mode, flow->alpha, q.current, q.maximum, flow->cwnd,
+	BPF_SEQ_PRINTF(seq, " mode=%u reno=%u alpha=%llu curq=%llu maxq=%llu cwnd=%llu ssthresh=%u",
+		       flow->mode, flow->competition.as_reno, flow->alpha, q.current, q.maximum, flow->cwnd,
 		       pert->written_ssthresh);
 	BPF_SEQ_PRINTF(seq, " srtt=%llu min_rtt=%u p=%llu p'=%llu early=%llu losses=%llu",
 		       flow->srtt, flow->min_rtt, pert_intervals_mean(&flow->losses),

@@ -8,7 +8,7 @@
 #ifndef PERT_FLOW_H
 #define PERT_FLOW_H
 
-#include "pert_math.h"
+#include "pert_competition.h"
 
 struct pert_flow {
 	u64 cwnd;		/* packets */
@@ -21,6 +21,7 @@ struct pert_flow {
 	u32 mode;		/* in force */
 	u32 observed_mode;	/* of the last ACK */
 	u64 observed;		/* whole packets on end that were acknowledged in it */
+	struct pert_competition competition;
 	struct pert_intervals losses;
 	struct pert_intervals responses;
 	u64 early_responses;
@@ -116,6 +117,26 @@ static inline void pert_adapt(struct pert_flow *flow, const struct pert_paramete
 	}
 }
 
+/* Becomes Reno where early responses do not shorten the queue, and tries them again later. */
+static inline void pert_be_reno_or_not(struct pert_flow *flow, const struct pert_parameters *p,
+				       const struct pert_ack *ack, struct pert_queueing q)
+{
+	u32 rtt = pert_min(ack->rtt, PERT_MAX_RTT_US);
+	int full;
+
+	if (!p->as_reno || !rtt)
+		return;
+	full = (u64)(rtt - flow->min_rtt) << DELAY_BITS >= pert_full_from(p, q, flow->losses.known);
+	switch (pert_compete(&flow->competition, ack->now, flow->srtt, flow->cwnd, full)) {
+	case PERT_TO_RENO:
+		flow->ssthresh = pert_max(flow->competition.window, flow->cwnd);
+		break;
+	case PERT_TO_EARLY:
+		flow->alpha = p->alpha_minimum;
+		break;
+	}
+}
+
 static inline u64 pert_reduced(const struct pert_flow *flow, const struct pert_parameters *p,
 			       u64 decrease)
 {
@@ -148,18 +169,23 @@ static inline int pert_on_ack(struct pert_flow *flow, const struct pert_paramete
 	if (ack->in_recovery || !ack->packets)
 		return 0;
 	q = pert_queueing_of(flow, p);
-	if (flow->min_rtt)
+	if (flow->min_rtt) {
 		pert_adapt(flow, p, ack, q);
+		pert_be_reno_or_not(flow, p, ack, q);
+	}
 	if (flow->cwnd < flow->ssthresh) {
 		if (ack->may_grow)
 			flow->cwnd += (u64)pert_counted(p, ack->packets) << PACKET_BITS;
 	} else {
-		if (flow->min_rtt && pert_responds_early(flow, p, ack, q))
+		u64 alpha = flow->competition.as_reno ? PACKET_ONE : flow->alpha;
+
+		if (flow->min_rtt && !flow->competition.as_reno &&
+		    pert_responds_early(flow, p, ack, q))
 			return 1;
 		if (ack->may_grow) {
 			u64 packets = pert_min(ack->packets, 0xffff);
 
-			flow->cwnd += (((flow->alpha * packets) << PACKET_BITS) + flow->cwnd / 2) /
+			flow->cwnd += (((alpha * packets) << PACKET_BITS) + flow->cwnd / 2) /
 				      flow->cwnd;
 		}
 	}
@@ -170,10 +196,10 @@ static inline int pert_on_ack(struct pert_flow *flow, const struct pert_paramete
 /* A loss, by whatever sign: the threshold falls, the loss interval is closed. */
 static inline void pert_on_loss(struct pert_flow *flow, const struct pert_parameters *p)
 {
-	/* Before any round trip was measured: one half, as Reno's. */
+	/* As Reno, and before any round trip was measured. */
 	u64 decrease = SHARE_ONE / 2;
 
-	if (flow->min_rtt)
+	if (flow->min_rtt && !flow->competition.as_reno)
 		decrease = pert_decrease(pert_queueing_of(flow, p));
 	flow->ssthresh = pert_reduced(flow, p, decrease);
 	pert_intervals_close(&flow->losses);

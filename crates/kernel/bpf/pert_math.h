@@ -51,6 +51,7 @@ struct pert_parameters {
 	u64 ramp_pole;		/* share, above 0 */
 	u64 alpha_period;	/* smoothed round trips, as packets */
 	u64 immediate;		/* 0 or 1 */
+	u64 as_reno;		/* 1: Reno while responses do not shorten the queue; 0: alpha alone */
 	u64 window_floor;	/* packets */
 	u64 per_packet;		/* 1: an ACK of n packets counts as n ACKs; 0: as one */
 	u64 pacing_gain;	/* of window / round trip, as packets; 0: no pacing */
@@ -159,6 +160,15 @@ static inline u32 pert_mode_of(const struct pert_parameters *p, struct pert_queu
 	if (q.current >= pert_share_of(q.maximum, p->compete_from))
 		return PERT_COMPETE;
 	return PERT_SAFE;
+}
+
+/* Where a queue is full, under early responses, by loss-based flows. */
+static inline u64 pert_full_from(const struct pert_parameters *p, struct pert_queueing q,
+				 int has_lost)
+{
+	if (!has_lost)
+		return pert_t3(p, q);
+	return pert_max(pert_share_of(q.maximum, p->compete_from), p->t_max);
 }
 
 static inline u64 pert_bounded(const struct pert_parameters *p, u64 alpha)

@@ -19,6 +19,8 @@ pub struct SocketStatus {
     pub remote: SocketAddr,
     /// The current mode.
     pub mode: Mode,
+    /// True while the flow is Reno, because loss-based flows keep the queue full.
+    pub as_reno: bool,
     /// Additive increase in packets per round trip.
     pub alpha: f64,
     /// Smoothed queueing delay.
@@ -90,6 +92,7 @@ fn socket(fields: &str) -> Option<SocketStatus> {
             2 => Mode::Compete,
             _ => return None,
         },
+        as_reno: number("reno")? != 0,
         alpha: packets_of(number("alpha")?),
         curq: delay_of(number("curq")?),
         maxq: delay_of(number("maxq")?),
@@ -114,11 +117,11 @@ mod tests {
 
     const PARAMETERS: &str = "parameters 16609444 40960000 20480000 40960000 838861 10905190 \
                               33554432 1048576 33554432 524288 15099494 104858 8388608 10905190 \
-                              167772 5242880 0 2097152 1 1048576\n";
+                              167772 5242880 0 1 2097152 1 1048576\n";
 
     fn line(local: &str, more: &str) -> String {
         format!(
-            "socket netns=4026531833 local={local} remote=10.0.0.2:5201 mode=1 alpha=1048576 \
+            "socket netns=4026531833 local={local} remote=10.0.0.2:5201 mode=1 reno=0 alpha=1048576 \
              curq=36864000 maxq=409600000 cwnd=22020096 ssthresh=20 srtt=40960000 min_rtt=1000 \
              p=0 p'=104857600 early=7 losses=0 timeouts=0 pacing=3000000 delivered=900{more}\n"
         )

@@ -275,3 +275,50 @@ fn four_flows_keep_the_queue_under_a_quarter_of_renos() {
     assert!(pert.queue_ms < reno.queue_ms / 4.0, "{pert:?} beside {reno:?}");
     assert!(pert.busy > 0.9, "{pert:?}");
 }
+
+/// The thesis' PERT would have about 0.6 of the 20 Mbit/s here, a fair share is 10.
+#[test]
+fn beside_reno_a_flow_has_at_least_half_of_its_fair_share_and_knows_the_queue() {
+    let Some(loaded) = Loaded::new("beside", &[]) else { return };
+    let flow = |name: &str, congestion: &str| {
+        format!(
+            r#"[flows.{name}]
+            application = {{ kind = "ftp" }}
+            transport = {{ kind = "tcp", congestion = {congestion}, packet = "1500 bytes" }}
+            start = {{ low = "0 s", high = "1 s" }}
+            "#
+        )
+    };
+    let kernel = format!(r#"{{ kind = "kernel", name = "{}" }}"#, loaded.name);
+    let scenario = format!(
+        r#"duration = "30 s"
+        [topology]
+        kind = "dumbbell"
+        access = {{ rate = "1 Gbit/s", delay = "1 ms" }}
+        bottleneck = {{ rate = "20 Mbit/s", delay = "18 ms", queue = {{ kind = "drop-tail", limit = "66 packets" }} }}
+        [measure]
+        from = "10 s"
+        {}{}"#,
+        flow("pert", &kernel),
+        flow("other", "\"reno\""),
+    );
+    std::fs::write(loaded.place.path("beside.toml"), scenario).expect("a scenario");
+    let (ran, sockets) = std::thread::scope(|scope| {
+        let run = scope.spawn(|| loaded.run(&["emulate", "beside.toml", "--out", "out", "--json"]));
+        sleep(Duration::from_secs(25));
+        let status = loaded.run(&["kernel", "status", &loaded.name, "--json"]).succeeds().json();
+        (run.join().expect("the emulation"), status["loaded"][0]["sockets"].clone())
+    });
+    let shown = ran.succeeds().json();
+    let flows = shown["runs"][0]["summary"]["flows"].as_array().expect("flows").clone();
+    let pert = flows.iter().find(|flow| flow["group"] == "pert").expect("PERT's");
+    let goodput_bps = pert["goodput_bps"].as_f64().expect("a rate");
+    assert!(goodput_bps >= 5e6, "{goodput_bps} bit/s beside {flows:?}");
+    // The queue holds 40 ms; a sample that is a round trip too long would make it 80.
+    let maxq_s = |socket: &serde_json::Value| {
+        socket["delivered_packets"].as_u64().filter(|&packets| packets > 100)?;
+        socket["maxq_s"].as_f64()
+    };
+    let maxq_s = sockets.as_array().and_then(|sockets| sockets.iter().find_map(maxq_s));
+    assert!(maxq_s.is_some_and(|maxq_s| maxq_s < 0.065), "{sockets}");
+}

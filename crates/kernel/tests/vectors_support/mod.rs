@@ -16,8 +16,8 @@ const NO_LOSS: u64 = u64::MAX;
 pub(crate) fn generate() -> String {
     let mut csv = "kind,inputs in fixed point,the Rust PERT's answer\n".to_owned();
     for assignments in [
-        &["counting=acks"][..],
-        &["variant=thesis", "counting=acks"],
+        &["counting=acks", "compete=alpha"][..],
+        &["variant=thesis", "counting=acks", "compete=alpha"],
         &[
             "t-min=1 ms",
             "t-max=30 ms",
@@ -25,7 +25,9 @@ pub(crate) fn generate() -> String {
             "alpha-max=8",
             "alpha-initial=2",
             "counting=acks",
+            "compete=alpha",
         ],
+        &["counting=acks"],
     ] {
         let settings = Settings::parse(assignments.iter().copied()).expect("settings");
         let numbers: Vec<String> = settings.fixed_point().iter().map(ToString::to_string).collect();
@@ -159,6 +161,9 @@ fn connection(csv: &mut String, parameters: PertParameters) {
         now: 1_000_000,
         acked: 0,
         responded_until: 0,
+        // Alpha's steps are 5 smoothed round trips apart: some 20 to 80 ACKs of 10 ms. A flow is Reno for
+        // 256 round trips and more.
+        between: if parameters.as_reno { 60_000 } else { 10_000 },
     };
     row(csv, "S", &format!("{} {}", packets(10), packets(60)), &trace.answer());
     for (phase, queue) in PHASES.into_iter().enumerate() {
@@ -181,12 +186,13 @@ struct Trace {
     now: u64,
     acked: u64,
     responded_until: u64,
+    /// Microseconds between ACKs.
+    between: u64,
 }
 
 impl Trace {
     fn ack(&mut self, csv: &mut String, rtt: u64, count: u64, in_recovery: bool) {
-        // Alpha's steps are 5 smoothed round trips apart: some 20 to 80 ACKs of these.
-        self.now += 10_000;
+        self.now += self.between;
         self.acked += count;
         let next = self.acked + self.pert.window().whole_packets();
         let felt = self.acked >= self.responded_until;

@@ -42,8 +42,9 @@ pub(super) fn timeout(next: u64) -> Timeout {
     Timeout { now: Time::ZERO, next, in_flight: 1.0, repeated: false }
 }
 
-fn controllers(start: Start) -> [Controller; 7] {
+fn controllers(start: Start) -> [Controller; 8] {
     let random = |name| RandomStream::new(7, name);
+    let beside = PertParameters { as_reno: true, ..PertParameters::default() };
     [
         Reno::new(start, RenoParameters::default()).into(),
         NewReno::new(start, RenoParameters::default()).into(),
@@ -52,6 +53,7 @@ fn controllers(start: Start) -> [Controller; 7] {
         Vegas::new(start, VegasParameters::default()).into(),
         Pert::new(start, PertParameters::thesis(), random("thesis")).into(),
         Pert::new(start, PertParameters::reference(), random("reference")).into(),
+        Pert::new(start, beside, random("beside")).into(),
     ]
 }
 

@@ -50,6 +50,9 @@ pub struct PertParameters {
     /// True if alpha takes its value in safe and compete mode at once, as (T) reads; false
     /// if it moves in steps and only after a whole window in one mode (P).
     pub immediate: bool,
+    /// True if a flow is Reno while its early responses do not shorten the queue (D); false if only a
+    /// larger alpha compensates for them (T, P).
+    pub as_reno: bool,
     /// Minimum window after a response or a loss, in packets: 2 (P).
     pub window_floor: f64,
 }
@@ -82,6 +85,7 @@ impl PertParameters {
             ramp_pole: 0.01,
             alpha_period: 5.0,
             immediate: false,
+            as_reno: false,
             window_floor: 2.0,
         }
     }
@@ -152,6 +156,17 @@ impl PertParameters {
             Mode::Compete
         } else {
             Mode::Safe
+        }
+    }
+
+    /// Where a queue is full, under early responses, by loss-based flows: in the range of compete mode and
+    /// long enough for responses. Before a loss `maxq` is not the whole queue yet, so that only the delay
+    /// counts at which responses are certain (D).
+    pub fn full_from(&self, queueing: Queueing, has_lost: bool) -> Duration {
+        if has_lost {
+            queueing.maximum.mul_f64(self.compete_from).max(self.t_max)
+        } else {
+            self.t3(queueing)
         }
     }
 

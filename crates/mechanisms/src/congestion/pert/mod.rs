@@ -5,6 +5,7 @@
 //! fill the queue all the same, it increases faster to compensate for its early responses.
 //! [`PertParameters`] holds all parameters with their sources, and the arithmetic.
 
+mod competition;
 mod law;
 mod parameters;
 
@@ -15,6 +16,7 @@ use super::{
     Snapshot, Start, Timeout, Window,
 };
 
+use competition::{Competition, Turn};
 pub use law::{Mode, PertParameters, Queueing};
 
 /// PERT's RTT estimates: smallest, largest and smoothed, each from every
@@ -81,6 +83,7 @@ pub struct Pert {
     losses: IntervalHistory,
     /// Packets between early responses: `p'`.
     responses: IntervalHistory,
+    competition: Competition,
     recovery: RecoveryPoint,
     /// The first packet number not yet sent at the last early response: there is no other
     /// response until it is acknowledged.
@@ -90,8 +93,10 @@ pub struct Pert {
 }
 
 impl Pert {
-    /// The decrease before the first RTT sample: one half, as Reno's (D).
-    const DECREASE_UNMEASURED: f64 = 0.5;
+    /// Reno's: one half. Also the decrease before the first RTT sample (D).
+    const RENO_DECREASE: f64 = 0.5;
+    /// Reno's additive increase, in packets per round trip.
+    const RENO_INCREASE: f64 = 1.0;
 
     /// A controller at the start of its connection; `random` decides its early responses.
     pub fn new(start: Start, parameters: PertParameters, random: RandomStream) -> Self {
@@ -108,6 +113,7 @@ impl Pert {
             path: None,
             losses: IntervalHistory::default(),
             responses: IntervalHistory::default(),
+            competition: Competition::new(),
             recovery: RecoveryPoint::default(),
             responded_until: 0,
             early_responses: 0,
@@ -118,6 +124,11 @@ impl Pert {
     /// The current mode.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// True while the flow is Reno, because loss-based flows keep the queue full.
+    pub fn as_reno(&self) -> bool {
+        self.competition.as_reno()
     }
 
     /// The queueing delay; `None` before the first sample.
@@ -186,6 +197,22 @@ impl Pert {
         }
     }
 
+    /// Becomes Reno where early responses do not shorten the queue, and tries them again later.
+    fn compete(&mut self, ack: &Ack, queueing: Queueing) {
+        let (Some(rtt), Some(path)) = (ack.rtt, self.path) else { return };
+        if !self.parameters.as_reno {
+            return;
+        }
+        // The smoothed delay of a small window lags by many round trips.
+        let full_from = self.parameters.full_from(queueing, self.losses.mean().is_some());
+        let full = rtt - path.minimum >= full_from;
+        match self.competition.on_ack(ack.now, path.srtt(), self.cwnd, full) {
+            Some(Turn::ToReno { window }) => self.ssthresh = window.max(self.cwnd),
+            Some(Turn::ToEarly) => self.alpha = self.parameters.alpha_minimum,
+            None => {}
+        }
+    }
+
     /// `p'/p`; `None` before the first loss.
     fn early_to_loss(&self) -> Option<f64> {
         self.losses.mean().map(|between| between * self.responses.rate().unwrap_or(0.0))
@@ -217,9 +244,10 @@ impl Pert {
 
     /// A loss, however detected: ssthresh is reduced, the loss interval is closed.
     fn on_any_loss(&mut self) {
-        let decrease = self
-            .queueing()
-            .map_or(Self::DECREASE_UNMEASURED, |queueing| self.parameters.decrease(queueing));
+        let decrease = match self.queueing() {
+            Some(queueing) if !self.as_reno() => self.parameters.decrease(queueing),
+            _ => Self::RENO_DECREASE,
+        };
         self.reduce(decrease);
         self.losses.close();
     }
@@ -247,6 +275,7 @@ impl CongestionControl for Pert {
         let queueing = self.queueing();
         if let Some(queueing) = queueing {
             self.adapt(ack, queueing);
+            self.compete(ack, queueing);
         }
         if self.cwnd < self.ssthresh {
             if !ack.window_limited {
@@ -258,11 +287,13 @@ impl CongestionControl for Pert {
             };
             return;
         }
-        if queueing.is_some_and(|queueing| self.responds_early(ack, queueing)) {
+        let as_reno = self.as_reno();
+        if !as_reno && queueing.is_some_and(|queueing| self.responds_early(ack, queueing)) {
             return;
         }
         if ack.window_limited {
-            self.cwnd += self.alpha * ack.packets / self.cwnd;
+            let alpha = if as_reno { Self::RENO_INCREASE } else { self.alpha };
+            self.cwnd += alpha * ack.packets / self.cwnd;
         }
     }
 

@@ -144,6 +144,24 @@ impl Parameters for PertParameters {
                 set: |all, place| all.immediate = place == 1,
             },
         },
+        Parameter {
+            name: "compete",
+            doc: "What a flow does where loss-based flows fill the queue.",
+            field: Field::Choice {
+                words: &[
+                    (
+                        "alpha",
+                        "A larger increase compensates for its early responses (the thesis).",
+                    ),
+                    (
+                        "as-reno",
+                        "It is Reno while its early responses do not shorten the queue (ours).",
+                    ),
+                ],
+                get: |all| usize::from(all.as_reno),
+                set: |all, place| all.as_reno = place == 1,
+            },
+        },
         number(
             "window-floor",
             |all| &mut all.window_floor,

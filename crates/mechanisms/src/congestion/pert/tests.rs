@@ -278,3 +278,120 @@ fn a_flow_that_loses_nothing_sees_its_loss_rate_fall() {
     pert.on_ack(&ack(400.0));
     assert_eq!(pert.loss_rate(), Some(1.0 / 400.0));
 }
+
+/// A flow that is Reno beside loss-based flows, and that acknowledges a packet in each round trip.
+struct Beside {
+    pert: Pert,
+    now: Time,
+    acked: u64,
+}
+
+impl Beside {
+    /// In congestion avoidance with a window of 60, after a loss at a queue of 100 ms.
+    fn new(compete: bool) -> Self {
+        let parameters = PertParameters { as_reno: compete, ..PertParameters::default() };
+        let mut pert = pert(60.0, parameters);
+        pert.path =
+            Some(Path { minimum: millis(100), maximum: millis(200), smoothed: 190.0 * 1e6 });
+        pert.on_any_loss();
+        pert.cwnd = 60.0;
+        pert.ssthresh = 60.0;
+        Self { pert, now: Time::ZERO, acked: 0 }
+    }
+
+    /// Round trips with this queueing delay, of which each ends with an ACK; how many early responses.
+    fn round_trips(&mut self, count: u64, queue: Duration) -> u64 {
+        let before = self.pert.early_responses;
+        for _ in 0..count {
+            self.now += millis(250);
+            self.acked += 100;
+            let ack = ack_at(self.now, millis(100) + queue);
+            self.pert.on_ack(&Ack { acked: self.acked, next: self.acked + 100, ..ack });
+        }
+        self.pert.early_responses - before
+    }
+}
+
+#[test]
+fn a_flow_whose_responses_do_not_shorten_the_queue_becomes_reno() {
+    let mut flow = Beside::new(true);
+    assert_eq!(flow.round_trips(8, millis(90)), 7);
+    assert!(flow.pert.as_reno());
+    let before = flow.pert.window().packets();
+    assert!(before < 10.0, "{before}");
+    close(flow.pert.ssthresh, 60.0);
+    assert_eq!(flow.round_trips(100, millis(90)), 0);
+    flow.pert.cwnd = 60.0;
+    flow.pert.on_loss(&loss(flow.acked + 1, flow.acked + 60));
+    close(flow.pert.window().packets(), 30.0);
+}
+
+#[test]
+fn a_queue_that_was_short_once_in_eight_round_trips_leaves_early_responses_on() {
+    let mut flow = Beside::new(true);
+    for _ in 0..20 {
+        flow.round_trips(7, millis(90));
+        flow.round_trips(1, millis(20));
+    }
+    assert!(!flow.pert.as_reno());
+}
+
+#[test]
+fn as_the_thesis_has_it_a_flow_never_becomes_reno() {
+    let mut flow = Beside::new(false);
+    assert!(flow.round_trips(500, millis(90)) > 400);
+    assert!(!flow.pert.as_reno());
+}
+
+#[test]
+fn before_a_loss_only_a_queue_at_which_responses_are_certain_makes_a_flow_reno() {
+    let becomes_reno = |queue| {
+        let mut flow = Beside::new(true);
+        flow.pert.losses = IntervalHistory::default();
+        flow.round_trips(50, queue);
+        flow.pert.as_reno()
+    };
+    assert!(!becomes_reno(millis(64)), "certain from 65 % of the largest queueing delay on");
+    assert!(becomes_reno(millis(66)));
+}
+
+#[test]
+fn a_flow_that_is_reno_tries_early_responses_again_and_keeps_them_where_the_queue_is_short() {
+    let mut flow = Beside::new(true);
+    flow.round_trips(8, millis(90));
+    flow.round_trips(255, millis(90));
+    assert!(flow.pert.as_reno());
+    flow.round_trips(1, millis(30));
+    assert!(!flow.pert.as_reno(), "256 round trips are over, and the queue is short");
+    flow.round_trips(2_000, millis(4));
+    assert!(!flow.pert.as_reno());
+}
+
+#[test]
+fn where_the_queue_is_never_short_the_trial_comes_after_twice_as_long() {
+    let mut flow = Beside::new(true);
+    flow.round_trips(8, millis(90));
+    flow.round_trips(511, millis(90));
+    assert!(flow.pert.as_reno());
+    flow.round_trips(1, millis(90));
+    assert!(!flow.pert.as_reno());
+}
+
+#[test]
+fn a_trial_that_fails_gives_the_window_back_and_the_next_comes_later() {
+    let mut flow = Beside::new(true);
+    flow.round_trips(8, millis(90));
+    flow.round_trips(255, millis(90));
+    flow.pert.cwnd = 50.0;
+    flow.pert.ssthresh = 40.0;
+    flow.round_trips(1, millis(30));
+    // The trial takes 100 round trips with a short queue and 8 with a full one.
+    flow.round_trips(100, millis(30));
+    flow.round_trips(8, millis(90));
+    assert!(flow.pert.as_reno());
+    assert!(flow.pert.ssthresh >= 50.0, "{}", flow.pert.ssthresh);
+    flow.round_trips(4 * 108 - 1, millis(30));
+    assert!(flow.pert.as_reno());
+    flow.round_trips(1, millis(30));
+    assert!(!flow.pert.as_reno());
+}
