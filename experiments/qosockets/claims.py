@@ -2,6 +2,7 @@
 
 from ontempo.lab.claims import Conclusion, Paper
 
+from .declared import READINGS
 from .figures import ack_path, emulated, fig6, fig7, fig8, fig9, fig10, fig11, fig12
 
 PAPER = Paper(
@@ -11,9 +12,12 @@ PAPER = Paper(
     " transfers over TCP cross a slow link beside other traffic, with and without reservations of"
     " integrated services. Section IV on its testbed, simulated and with real packets.",
     claims=[
-        *(figure.CLAIM for figure in (fig6, fig7, fig8, fig9, fig10, fig11, fig12, ack_path)),
+        *(figure.CLAIM for figure in (fig6, fig7, fig8, fig9)),
+        fig9.UNRESERVED,
+        *(figure.CLAIM for figure in (fig10, fig11, fig12, ack_path)),
         *emulated.CLAIMS,
     ],
+    readings=READINGS,
     conclusions=[
         Conclusion(
             "UDP and TCP applications gain from reservations, most of all under overload.",

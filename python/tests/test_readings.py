@@ -45,7 +45,9 @@ def finding(*outcomes: bool | None) -> Finding:
     return Finding([], [Check(f"{place}", "", "", ok) for place, ok in enumerate(outcomes)])
 
 
-def claim(headline: str = "", exclusive: tuple[str, str] | tuple[()] = ()) -> Claim:
+def claim(
+    headline: str = "", exclusive: tuple[str, str] | tuple[()] = (), *, conjecture: bool = False
+) -> Claim:
     return Claim(
         id="pert/fig0",
         title="A title",
@@ -57,6 +59,7 @@ def claim(headline: str = "", exclusive: tuple[str, str] | tuple[()] = ()) -> Cl
         scaling=lambda _scale: "",
         headline=headline,
         exclusive=exclusive,
+        conjecture=conjecture,
     )
 
 
@@ -105,6 +108,12 @@ def test_two_sentences_that_exclude_each_other_are_inconsistent_once_both_are_me
     assert of((1.0, 2.0), (1.0, 2.0)) is of((0.0,), (3.0,), ()) is Verdict.INCONSISTENT
     for missing in ([(1.0,), (math.nan,)], [(1.0,), ()], [(1.0,)]):
         assert of(*missing) is Verdict.UNDECIDED
+
+
+def test_a_conjecture_has_no_verdict_whatever_was_measured() -> None:
+    for outcomes in ((True,), (False, True), (None,), ()):
+        found = judgement(claim(conjecture=True), {"": finding(*outcomes), "run": finding(True)})
+        assert str(found) == "no verdict"
 
 
 def three(others: dict[str, Finding]) -> tuple[Report, list[Reading]]:

@@ -14,6 +14,9 @@ NONE = 0.05
 """Loss in per cent that counts as none: packets still in the network at the end of a run."""
 
 
+HEADLINE = "Reserved: no loss."
+
+
 def within(published: float) -> Callable[[float], bool]:
     """Whether a loss is the published one, give or take five points."""
     return lambda measured: abs(measured - published) <= 5
@@ -27,7 +30,7 @@ def judge(results: Results) -> Finding:
         return f"{published:g} %", published
 
     checks = [
-        check("Reserved: no loss.", "0", lost, ("A2", "B2a", "C2a"), lambda x: abs(x) < NONE, " %"),
+        check(HEADLINE, "0", lost, ("A2", "B2a", "C2a"), lambda x: abs(x) < NONE, " %"),
         check(
             "Normal and heavy load: no loss.",
             "0",
@@ -59,6 +62,7 @@ def judge(results: Results) -> Finding:
             lost,
             (("C2b", "C1b"), ("C2c", "C1c")),
             " %",
+            CAPACITY,
         )
     )
     figure = Figure(
@@ -89,6 +93,7 @@ CLAIM = Claim(
     published="A reserved video loses nothing. Under overload an unreserved one loses 47 %, and the"
     " traffic generators 25 % beside it, 40 % beside a reserved one.",
     expectation="Reserved 0; C1a 47 %, C1b and C1c 25 %, C2b and C2c 40 %.",
+    headline=HEADLINE,
     cells=lambda scale: cells("nv", scale),
     judge=judge,
     scaling=scaling,

@@ -23,6 +23,7 @@ MARKS = {
     Verdict.CONTRADICTED: "[red]≠[/]",
     Verdict.INCONSISTENT: "[yellow]↔[/]",
     Verdict.UNDECIDED: "[yellow]?[/]",
+    Verdict.NO_VERDICT: "–",
     Verdict.NOT_YET: "…",
 }
 
