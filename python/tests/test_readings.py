@@ -151,6 +151,16 @@ def test_the_table_of_readings_has_counts_and_marks_what_holds() -> None:
     assert held_under(report.judged, readings, readings[1]).checks == 2
 
 
+def test_a_conjecture_counts_for_nothing() -> None:
+    report, readings = three({"run": both_hold(), "late": finding(False, False)})
+    (judged,) = report.judged
+    guess = replace(judged, claim=replace(claim(conjecture=True), id="pert/guess"))
+    _, rows = table_of_readings([judged, guess], readings)
+    assert rows[1][1:] == ["–", "–", "–", "no verdict"]
+    assert rows[2] == table_of_readings([judged], readings)[1][1]
+    assert verdict_lines([guess])[0] == "pert/guess\tverdict\tno verdict\t-"
+
+
 def test_a_claim_that_is_alike_under_all_readings_is_shown_so() -> None:
     report, readings = three({})
     _, rows = table_of_readings(report.judged, readings)

@@ -11,12 +11,16 @@ from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
 from ..causes import (
+    CAPACITY,
     DRAINING,
     ENOUGH_LEFT,
+    FAIR,
+    FAIR_HERE,
+    IDLE,
     KERNEL_QUEUE,
     LITTLE_LOAD,
     LITTLE_LOAD_HERE,
-    QUEUE,
+    NO_QUEUE,
     RATE_AND_SHARE,
     SLOWER_IN_TURN,
     SMALL_SOCKETS,
@@ -31,7 +35,9 @@ Cells = Callable[[Scale], Sequence[Cell]]
 
 
 CAUSES: Mapping[str, Mapping[str, Cause]] = {
-    "fig8": {QUEUE: KERNEL_QUEUE},
+    "fig6": {IDLE: CAPACITY, IDLE + FAIR: CAPACITY + FAIR_HERE},
+    "fig7": {IDLE: CAPACITY, IDLE + FAIR: CAPACITY + FAIR_HERE},
+    "fig8": {NO_QUEUE: KERNEL_QUEUE},
     "fig9": {DRAINING: SLOWER_IN_TURN},
     "fig10": {
         "": RATE_AND_SHARE,

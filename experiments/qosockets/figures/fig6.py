@@ -6,7 +6,7 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import CAPACITY, FAIR
+from ..causes import FAIR, IDLE
 from ..grid import GENERATORS_SENT, VIDEO_SENT, cells, scaling
 from ..measures import FLOW_AXIS, above, check, compare, published, received, sent, series
 from ..measures import share as received_of_sent
@@ -43,7 +43,7 @@ def judge(results: Results) -> Finding:
             share,
             ("C1a",),
             near(250, VIDEO_SENT["C1"]),
-            cause=CAPACITY + FAIR,
+            cause=IDLE + FAIR,
         ),
         check(
             "The generators beside it receive 120 kbit/s less than the 480 that they send (received"
@@ -52,7 +52,7 @@ def judge(results: Results) -> Finding:
             share,
             ("C1b", "C1c"),
             near(c1 - 120, c1),
-            cause=CAPACITY,
+            cause=IDLE,
         ),
         check(
             "Those beside a reserved video receive 200 kbit/s less than the 500 that they send"
@@ -61,7 +61,7 @@ def judge(results: Results) -> Finding:
             share,
             ("C2b", "C2c"),
             near(c2 - 200, c2),
-            cause=CAPACITY,
+            cause=IDLE,
         ),
         compare(
             "Under overload a reservation doubles what the video receives.",
@@ -70,14 +70,14 @@ def judge(results: Results) -> Finding:
             (("C2a", "C1a"),),
             lambda with_it, without: with_it >= 1.9 * without,
             " kbit/s",
-            CAPACITY + FAIR,
+            IDLE + FAIR,
         ),
         above(
             "Unreserved, the video receives less of what it sends under overload.",
             "570 in A1 to 250 in C1a",
             share,
             (("A1", "C1a"), ("B1a", "C1a")),
-            cause=CAPACITY,
+            cause=IDLE,
         ),
         above(
             "Beside a reserved video, traffic generators receive less of what they send than beside"
@@ -85,7 +85,7 @@ def judge(results: Results) -> Finding:
             "200 below what is sent, beside 120",
             share,
             (("C1b", "C2b"), ("C1c", "C2c")),
-            cause=CAPACITY,
+            cause=IDLE,
         ),
     ]
     figure = Figure(

@@ -6,7 +6,7 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import CAPACITY, FAIR, LOSS_ALONE
+from ..causes import FAIR, IDLE, LOSS_ALONE
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, above, check, loss, published, series
 
@@ -50,9 +50,9 @@ def judge(results: Results) -> Finding:
         ),
     ]
     for sentence, flows, (text, value), cause in (
-        ("Overload: the unreserved video loses 47 %.", ("C1a",), near(47), CAPACITY + FAIR),
-        ("The generators beside it lose 25 %.", ("C1b", "C1c"), near(25), CAPACITY),
-        ("The generators beside a reserved video lose 40 %.", ("C2b", "C2c"), near(40), CAPACITY),
+        ("Overload: the unreserved video loses 47 %.", ("C1a",), near(47), IDLE + FAIR),
+        ("The generators beside it lose 25 %.", ("C1b", "C1c"), near(25), IDLE),
+        ("The generators beside a reserved video lose 40 %.", ("C2b", "C2c"), near(40), IDLE),
     ):
         checks.append(check(sentence, text, lost, flows, within(value), " %", cause))
     checks.append(
@@ -62,7 +62,7 @@ def judge(results: Results) -> Finding:
             lost,
             (("C2b", "C1b"), ("C2c", "C1c")),
             " %",
-            CAPACITY,
+            IDLE,
         )
     )
     figure = Figure(

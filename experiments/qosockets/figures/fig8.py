@@ -4,7 +4,7 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import QUEUE
+from ..causes import NO_QUEUE
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, Values, above, check, compare, delay, published, series
 
@@ -46,7 +46,7 @@ def judge(results: Results) -> Finding:
             tuple((flow, "C2a") for flow in others),
             lambda other, reserved: other >= TIMES[0] * reserved,
             " ms",
-            QUEUE,
+            NO_QUEUE,
         ),
         check(
             "The unreserved video's is 250 to 750 ms, 10 to 30 times the reserved one's published"
@@ -56,7 +56,7 @@ def judge(results: Results) -> Finding:
             ("C1a",),
             lambda x: TIMES[0] * RESERVED_MS <= x <= TIMES[1] * RESERVED_MS,
             " ms",
-            QUEUE,
+            NO_QUEUE,
         ),
         check(
             "The generators beside it: around 600 ms.",
@@ -65,7 +65,7 @@ def judge(results: Results) -> Finding:
             ("C1b", "C1c"),
             lambda x: abs(x - 600) <= 60,
             " ms",
-            QUEUE,
+            NO_QUEUE,
         ),
         check(
             "The generators beside a reserved video: up to 720 ms.",
@@ -74,7 +74,7 @@ def judge(results: Results) -> Finding:
             ("C2b or C2c",),
             lambda x: abs(x - 720) <= 72,
             " ms",
-            QUEUE,
+            NO_QUEUE,
         ),
         above(
             "They wait longer beside a reserved video than beside an unreserved one.",
@@ -82,7 +82,7 @@ def judge(results: Results) -> Finding:
             late,
             (("C2b", "C1b"), ("C2c", "C1c")),
             " ms",
-            QUEUE,
+            NO_QUEUE,
         ),
     ]
     figure = Figure(
