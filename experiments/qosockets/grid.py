@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ontempo.lab.claims import Scale
+from ontempo.lab.readings import with_settings
 from ontempo.lab.study import Cell
 
 HERE = Path(__file__).parent
@@ -34,6 +35,53 @@ REQUESTS_RESERVED = (
     '{ flows = "requests", rate = "32 kbit/s", bucket = "3000 B", largest = "340 B",'
     f" links = {BACK} }}"
 )
+
+
+@dataclass(frozen=True)
+class Source:
+    """A group of flows that send messages over UDP at intervals drawn about their mean."""
+
+    group: str
+    payload_bytes: int
+    header_bytes: int
+    spread: float
+    """The largest deviation of an interval, as a part of the mean."""
+
+    @property
+    def key(self) -> str:
+        """The field of a scenario that sets its rate."""
+        return f"flows.{self.group}.application.interval"
+
+    def mean_ms(self, kbps: float) -> float:
+        """The mean interval in milliseconds for a payload rate in kbit/s."""
+        return 8 * self.payload_bytes / kbps
+
+    def interval(self, kbps: float) -> str:
+        """The interval for a payload rate in kbit/s, as a scenario has it."""
+        mean = self.mean_ms(kbps)
+        low, high = mean * (1 - self.spread), mean * (1 + self.spread)
+        return f'{{ low = "{low:.4f} ms", high = "{high:.4f} ms" }}'
+
+    def on_the_line(self, kbps: float) -> float:
+        """A payload rate with its headers."""
+        return kbps * (1 + self.header_bytes / self.payload_bytes)
+
+
+VIDEO = Source("nv", 1280, 28, 0.25)
+GENERATOR = Source("tg", 1024, 28, 0.1)
+
+VIDEO_SENT = {"A1": 570.0, "A2": 530.0, "B1": 570.0, "B2": 530.0, "C1": 472.0, "C2": 520.0}
+"""What the video sent by figure 6 and its text, in kbit/s of payload, by test.
+
+A1, A2, B2, C2: as received, next to nothing being lost. B1: as A1, since both are called a bit
+above A2 and B2. C1: 250 were received, and 47 % lost.
+"""
+
+GENERATORS_SENT = {"A3": 530.0, "B1": 530.0, "B2": 530.0, "C1": 480.0, "C2": 500.0}
+"""What each generator sent beside the video, in kbit/s of payload.
+
+C1 and C2: 120 and 200 were not received, 25 and 40 % lost. A and B: the rate of section III.B.
+"""
 
 DURATION_S = {"quick": 110, "full": 310}
 SEEDS = {"quick": tuple(range(3)), "full": tuple(range(20))}
@@ -74,15 +122,30 @@ PLACES = {name: float(place) for place, name in enumerate(FLOWS)}
 
 
 def cells(application: Application, scale: Scale) -> list[Cell]:
-    """Every test of an application, for each seed."""
+    """Every test of an application, for each seed; the video's at the rates of figure 6."""
     duration_s = DURATION_S[scale]
     return [
-        test_cell(application, case, duration_s, seed) for case in CASES for seed in SEEDS[scale]
+        as_sent(test_cell(application, case, duration_s, seed))
+        for case in CASES
+        for seed in SEEDS[scale]
     ]
 
 
+def as_sent(cell: Cell) -> Cell:
+    """A test of NetVideo at the rates that figure 6 reports; one of DIRM as it is."""
+    labels = dict(cell.labels)
+    if labels["application"] != "nv":
+        return cell
+    rates = ((VIDEO, VIDEO_SENT), (GENERATOR, GENERATORS_SENT))
+    test = str(labels["test"])
+    settings = (
+        f"{source.key}={source.interval(sent[test])}" for source, sent in rates if test in sent
+    )
+    return with_settings(cell, *settings)
+
+
 def test_cell(application: Application, case: Case, duration_s: int, seed: int) -> Cell:
-    """One test of an application."""
+    """One test of an application, its sources at the rates of their traffic profiles."""
     reservation = NV_RESERVED if application == "nv" else IMAGES_RESERVED
     return _cell(
         case.scenario[application],

@@ -15,6 +15,9 @@ from .grid import FLOWS, PLACES
 
 SEED = "seed"
 
+OTHERS = ("requests", "tg-back", "background")
+"""Groups of flows that are not in Table 1."""
+
 FLOW_AXIS = Axis(
     "Flow of Table 1", ticks={place: name for name, place in PLACES.items()}, hover="%{x}"
 )
@@ -24,8 +27,8 @@ Values = dict[str, Interval]
 
 
 def letters(table: pl.DataFrame) -> pl.DataFrame:
-    """Name each row's flow as Table 1 does; requests are not among them."""
-    table = table.filter(pl.col("group") != "requests", pl.col("group") != "tg-back")
+    """Name each row's flow as Table 1 does; requests and others' traffic are not among them."""
+    table = table.filter(~pl.col("group").is_in(OTHERS))
     alone = pl.col("test").str.starts_with("A")
     place = pl.when(pl.col("group") == "tg").then(pl.col("index") + 1).otherwise(0)
     letter = place.replace_strict({0: "a", 1: "b", 2: "c"}, return_dtype=pl.String)
@@ -75,6 +78,19 @@ def sent(results: Results) -> Values:
 def received(results: Results) -> Values:
     """Mean receiving rate in kbit/s (2)."""
     return means(results.derive(intervals), "received_bps", 1e-3)
+
+
+def share(results: Results) -> Values:
+    """What is received of what is sent, 1 for all: of each seed's samples, then over seeds."""
+    return means(results.derive(_shares), "share")
+
+
+def _shares(results: Results) -> pl.DataFrame:
+    """Received over sent by flow and seed; nothing where nothing is sent."""
+    table = intervals(results).group_by("flow_name", SEED, maintain_order=True)
+    sums = table.agg(pl.col("sent_bps").sum(), pl.col("received_bps").sum())
+    some = sums.filter(pl.col("sent_bps") > 0)
+    return some.with_columns((pl.col("received_bps") / pl.col("sent_bps")).alias("share"))
 
 
 def loss(results: Results) -> Values:

@@ -45,7 +45,9 @@ def finding(*outcomes: bool | None) -> Finding:
     return Finding([], [Check(f"{place}", "", "", ok) for place, ok in enumerate(outcomes)])
 
 
-def claim(headline: str = "", exclusive: tuple[str, str] | tuple[()] = ()) -> Claim:
+def claim(
+    headline: str = "", exclusive: tuple[str, str] | tuple[()] = (), *, conjecture: bool = False
+) -> Claim:
     return Claim(
         id="pert/fig0",
         title="A title",
@@ -57,6 +59,7 @@ def claim(headline: str = "", exclusive: tuple[str, str] | tuple[()] = ()) -> Cl
         scaling=lambda _scale: "",
         headline=headline,
         exclusive=exclusive,
+        conjecture=conjecture,
     )
 
 
@@ -107,6 +110,12 @@ def test_two_sentences_that_exclude_each_other_are_inconsistent_once_both_are_me
         assert of(*missing) is Verdict.UNDECIDED
 
 
+def test_a_conjecture_has_no_verdict_whatever_was_measured() -> None:
+    for outcomes in ((True,), (False, True), (None,), ()):
+        found = judgement(claim(conjecture=True), {"": finding(*outcomes), "run": finding(True)})
+        assert str(found) == "no verdict"
+
+
 def three(others: dict[str, Finding]) -> tuple[Report, list[Reading]]:
     """A paper with three readings, of which one changes nothing for its only claim."""
     readings = [
@@ -140,6 +149,16 @@ def test_the_table_of_readings_has_counts_and_marks_what_holds() -> None:
     ]
     assert holding(report.judged[0], readings) == ["run"]
     assert held_under(report.judged, readings, readings[1]).checks == 2
+
+
+def test_a_conjecture_counts_for_nothing() -> None:
+    report, readings = three({"run": both_hold(), "late": finding(False, False)})
+    (judged,) = report.judged
+    guess = replace(judged, claim=replace(claim(conjecture=True), id="pert/guess"))
+    _, rows = table_of_readings([judged, guess], readings)
+    assert rows[1][1:] == ["–", "–", "–", "no verdict"]
+    assert rows[2] == table_of_readings([judged], readings)[1][1]
+    assert verdict_lines([guess])[0] == "pert/guess\tverdict\tno verdict\t-"
 
 
 def test_a_claim_that_is_alike_under_all_readings_is_shown_so() -> None:

@@ -11,17 +11,17 @@ from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
 from ..causes import (
+    CAPACITY,
     DRAINING,
-    EMPTY_WAY_BACK,
     ENOUGH_LEFT,
+    FAIR,
+    FAIR_HERE,
+    IDLE,
     KERNEL_QUEUE,
     LITTLE_LOAD,
     LITTLE_LOAD_HERE,
-    OWN_CLASS,
-    OWN_CONVERSATION,
-    QUEUE,
+    NO_QUEUE,
     RATE_AND_SHARE,
-    RATIO,
     SLOWER_IN_TURN,
     SMALL_SOCKETS,
     WEIGHT,
@@ -35,7 +35,9 @@ Cells = Callable[[Scale], Sequence[Cell]]
 
 
 CAUSES: Mapping[str, Mapping[str, Cause]] = {
-    "fig8": {QUEUE: KERNEL_QUEUE, QUEUE + RATIO: KERNEL_QUEUE},
+    "fig6": {IDLE: CAPACITY, IDLE + FAIR: CAPACITY + FAIR_HERE},
+    "fig7": {IDLE: CAPACITY, IDLE + FAIR: CAPACITY + FAIR_HERE},
+    "fig8": {NO_QUEUE: KERNEL_QUEUE},
     "fig9": {DRAINING: SLOWER_IN_TURN},
     "fig10": {
         "": RATE_AND_SHARE,
@@ -44,7 +46,6 @@ CAUSES: Mapping[str, Mapping[str, Cause]] = {
         LITTLE_LOAD: LITTLE_LOAD_HERE,
     },
     "fig11": {SMALL_SOCKETS: RATE_AND_SHARE},
-    "ack-path": {OWN_CONVERSATION: OWN_CLASS, EMPTY_WAY_BACK + OWN_CONVERSATION: OWN_CLASS},
 }
 """Causes with real packets, by figure, in place of those of the simulation."""
 

@@ -11,13 +11,15 @@ from ..measures import FLOW_AXIS, above, below, compare, delay, series
 SIMILAR = 0.25
 """Delays that differ by no more than this fraction are similar."""
 
+HEADLINE = "Under overload, less with a reservation than without."
+
 
 def judge(results: Results) -> Finding:
     """A reservation lowers it; large images have more of it than small messages."""
     values = delay(results)
     checks = [
         below(
-            "Under overload, less with a reservation than without.",
+            HEADLINE,
             "less",
             values,
             (("C2a", "C1a"),),
@@ -73,6 +75,7 @@ CLAIM = Claim(
     published="Delays rise with the load. Under overload reserved images take less time than"
     " unreserved ones; traffic generators wait as long beside either.",
     expectation="C2a below C1a; generators alike in tests 1 and 2.",
+    headline=HEADLINE,
     cells=lambda scale: cells("dirm", scale),
     judge=judge,
     scaling=scaling,

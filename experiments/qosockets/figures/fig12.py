@@ -7,13 +7,15 @@ from ontempo.lab.study import Results
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, above, below, jitter, series
 
+HEADLINE = "Under overload, less with a reservation than without."
+
 
 def judge(results: Results) -> Finding:
     """A reservation lowers it; large images have more of it than small messages."""
     values = jitter(results)
     checks = [
         below(
-            "Under overload, less with a reservation than without.",
+            HEADLINE,
             "less",
             values,
             (("C2a", "C1a"),),
@@ -50,6 +52,7 @@ CLAIM = Claim(
     published="Jitter rises with the load and is larger for images than for small messages."
     " Under overload it is lower with a reservation than without.",
     expectation="C2a below C1a.",
+    headline=HEADLINE,
     cells=lambda scale: cells("dirm", scale),
     judge=judge,
     scaling=scaling,

@@ -6,12 +6,15 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import CAPACITY, FAIR, LOSS_ALONE
+from ..causes import FAIR, IDLE, LOSS_ALONE
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, above, check, loss, published, series
 
 NONE = 0.05
 """Loss in per cent that counts as none: packets still in the network at the end of a run."""
+
+
+HEADLINE = "Reserved: no loss."
 
 
 def within(published: float) -> Callable[[float], bool]:
@@ -27,7 +30,7 @@ def judge(results: Results) -> Finding:
         return f"{published:g} %", published
 
     checks = [
-        check("Reserved: no loss.", "0", lost, ("A2", "B2a", "C2a"), lambda x: abs(x) < NONE, " %"),
+        check(HEADLINE, "0", lost, ("A2", "B2a", "C2a"), lambda x: abs(x) < NONE, " %"),
         check(
             "Normal and heavy load: no loss.",
             "0",
@@ -47,9 +50,9 @@ def judge(results: Results) -> Finding:
         ),
     ]
     for sentence, flows, (text, value), cause in (
-        ("Overload: the unreserved video loses 47 %.", ("C1a",), near(47), CAPACITY + FAIR),
-        ("The generators beside it lose 25 %.", ("C1b", "C1c"), near(25), CAPACITY),
-        ("The generators beside a reserved video lose 40 %.", ("C2b", "C2c"), near(40), CAPACITY),
+        ("Overload: the unreserved video loses 47 %.", ("C1a",), near(47), IDLE + FAIR),
+        ("The generators beside it lose 25 %.", ("C1b", "C1c"), near(25), IDLE),
+        ("The generators beside a reserved video lose 40 %.", ("C2b", "C2c"), near(40), IDLE),
     ):
         checks.append(check(sentence, text, lost, flows, within(value), " %", cause))
     checks.append(
@@ -59,6 +62,7 @@ def judge(results: Results) -> Finding:
             lost,
             (("C2b", "C1b"), ("C2c", "C1c")),
             " %",
+            IDLE,
         )
     )
     figure = Figure(
@@ -89,6 +93,7 @@ CLAIM = Claim(
     published="A reserved video loses nothing. Under overload an unreserved one loses 47 %, and the"
     " traffic generators 25 % beside it, 40 % beside a reserved one.",
     expectation="Reserved 0; C1a 47 %, C1b and C1c 25 %, C2b and C2c 40 %.",
+    headline=HEADLINE,
     cells=lambda scale: cells("nv", scale),
     judge=judge,
     scaling=scaling,

@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     """The verdict on a claim; the rule is in ``docs/verdicts.md``.
 
     "Not yet" is a row for which nothing was run or written; what was run without enough
-    evidence is undecided.
+    evidence is undecided. "No verdict" is a conjecture: no measurement could contradict it.
     """
 
     REPRODUCED = "reproduced"
@@ -40,6 +40,7 @@ class Verdict(StrEnum):
     CONTRADICTED = "contradicted"
     INCONSISTENT = "inconsistent"
     UNDECIDED = "undecided"
+    NO_VERDICT = "no verdict"
     NOT_YET = "not yet"
 
 
@@ -126,7 +127,8 @@ class Claim:
     `row` names the row of ``rows.toml`` that it answers, where that is not the id's own part.
     `headline` is the sentence of the check that says what the claim is about; empty: the first.
     `exclusive` are the sentences of two checks that the paper both states and that exclude each
-    other.
+    other. `conjecture`: the paper supposes it without a measurement or a number; what was measured
+    here is shown, and none of its checks is judged.
     """
 
     id: str
@@ -140,6 +142,7 @@ class Claim:
     row: str = ""
     headline: str = ""
     exclusive: tuple[str, str] | tuple[()] = ()
+    conjecture: bool = False
 
     @property
     def answers(self) -> str:

@@ -170,6 +170,7 @@ def _undecided(claims: Sequence[Judged]) -> list[str]:
     rows = [
         f"| {judged.claim.id} | {_cell(check.sentence)} | {_cell(check.measured)} |"
         for judged in claims
+        if not judged.claim.conjecture
         for check in judged.finding.checks
         if check.ok is None
     ]

@@ -28,6 +28,8 @@ class Judgement:
 def judgement(claim: Claim, findings: Mapping[str, Finding]) -> Judgement:
     """The verdict on a claim from its findings by reading, the primary one first."""
     (primary, first), *others = findings.items()
+    if claim.conjecture:
+        return Judgement(Verdict.NO_VERDICT)
     if claim.exclusive:
         both = [first.check(sentence) for sentence in claim.exclusive]
         measured = all(check is not None and check.measures for check in both)

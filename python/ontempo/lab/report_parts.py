@@ -15,6 +15,7 @@ SHAPES = {
     Verdict.CONTRADICTED: '<path d="M2 5.5H14M2 10.5H14M11.5 1.5 4.5 14.5"/>',
     Verdict.INCONSISTENT: '<path d="M2 8H14M5 4.5 1.5 8 5 11.5M11 4.5 14.5 8 11 11.5"/>',
     Verdict.UNDECIDED: '<path d="M5 5.5A3 3 0 1 1 8 9V10.5M8 13.2V14"/>',
+    Verdict.NO_VERDICT: '<path d="M3 8H13"/>',
     Verdict.NOT_YET: '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.4 2.4"/>',
 }
 

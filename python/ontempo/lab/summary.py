@@ -8,6 +8,9 @@ from ontempo.lab.catalogue import Listing
 from ontempo.lab.claims import Conclusion, Finding, Reading
 from ontempo.lab.report import Judged, Report
 
+UNCOUNTED = "–"
+"""In place of how many checks hold, of a conjecture."""
+
 
 @dataclass(frozen=True)
 class Concluded:
@@ -65,8 +68,9 @@ def holding(judged: Judged, readings: Sequence[Reading]) -> list[str]:
 
 
 def held_under(judged: Sequence[Judged], readings: Sequence[Reading], reading: Reading) -> Held:
-    """How much of some claims holds under a reading."""
-    found = [finding_under(one, readings, reading) for one in judged]
+    """How much of some claims holds under a reading; a conjecture counts for nothing."""
+    counted = [one for one in judged if not one.claim.conjecture]
+    found = [finding_under(one, readings, reading) for one in counted]
     return Held(
         sum(one.holds is True for one in found),
         len(found),
@@ -84,7 +88,10 @@ def table_of_readings(
     for one in judged:
         found = [finding_under(one, readings, reading) for reading in readings]
         counts = [
-            f"{'✓ ' if each.holds else ''}{each.held} of {len(each.checks)}" for each in found
+            UNCOUNTED
+            if one.claim.conjecture
+            else f"{'✓ ' if each.holds else ''}{each.held} of {len(each.checks)}"
+            for each in found
         ]
         rows.append([one.claim.id.partition("/")[2], *counts, str(one.judgement)])
     rows.append(["all", *(str(held_under(judged, readings, one)) for one in readings), ""])

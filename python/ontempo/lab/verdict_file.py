@@ -33,6 +33,8 @@ def verdict_lines(judged: Sequence[Judged]) -> list[str]:
 
 def _lines(one: Judged) -> Iterator[str]:
     held = f"{one.finding.held} of {len(one.finding.checks)}"
+    if one.claim.conjecture:
+        held = "-"
     yield "\t".join([one.claim.id, VERDICT, str(one.judgement), held])
     for reading, finding in {PRIMARY: one.finding, **one.others}.items():
         for check in finding.checks:

@@ -23,6 +23,7 @@ MARKS = {
     Verdict.CONTRADICTED: "[red]≠[/]",
     Verdict.INCONSISTENT: "[yellow]↔[/]",
     Verdict.UNDECIDED: "[yellow]?[/]",
+    Verdict.NO_VERDICT: "–",
     Verdict.NOT_YET: "…",
 }
 
@@ -66,7 +67,7 @@ def _claim(console: Console, judged: Judged, width: int) -> None:
     row.add_row(
         MARKS[judged.verdict],
         judged.claim.id,
-        f"[dim]{held:2} of {len(checks)}[/]",
+        "[dim] –[/]" if judged.claim.conjecture else f"[dim]{held:2} of {len(checks)}[/]",
         _escaped(judged.claim.title),
     )
     console.print(row)
