@@ -11,6 +11,7 @@
 #include "pert_math.h"
 
 #define PERT_FUTILE 8
+#define PERT_FUTILE_WITHOUT_LOSS 64
 #define PERT_MIN_HOLD 256
 #define PERT_MAX_HOLD 1024
 #define PERT_HOLD_OF_TRIAL 4
@@ -36,7 +37,8 @@ static inline void pert_turn_to(struct pert_competition *c, u8 as_reno)
 	c->rounds = 0;
 }
 
-static inline u32 pert_compete(struct pert_competition *c, u64 now, u64 srtt, u64 cwnd, int full)
+static inline u32 pert_compete(struct pert_competition *c, u64 now, u64 srtt, u64 cwnd, int full,
+			       int has_lost)
 {
 	u32 hold = pert_max(c->hold, PERT_MIN_HOLD);
 	int stayed_full, on_trial;
@@ -59,7 +61,7 @@ static inline u32 pert_compete(struct pert_competition *c, u64 now, u64 srtt, u6
 	on_trial = c->window && c->rounds <= hold;
 	if (c->full == 1 && !on_trial)
 		c->window = cwnd;
-	if (c->full < PERT_FUTILE)
+	if (c->full < (has_lost ? PERT_FUTILE : PERT_FUTILE_WITHOUT_LOSS))
 		return PERT_NO_TURN;
 	hold = on_trial ? PERT_HOLD_OF_TRIAL * c->rounds : 0;
 	c->hold = pert_min(pert_max(hold, PERT_MIN_HOLD), PERT_MAX_HOLD);

@@ -122,12 +122,16 @@ static inline void pert_be_reno_or_not(struct pert_flow *flow, const struct pert
 				       const struct pert_ack *ack, struct pert_queueing q)
 {
 	u32 rtt = pert_min(ack->rtt, PERT_MAX_RTT_US);
+	int has_lost = flow->losses.known > 0;
 	int full;
 
 	if (!p->as_reno || !rtt)
 		return;
-	full = (u64)(rtt - flow->min_rtt) << DELAY_BITS >= pert_full_from(p, q, flow->losses.known);
-	switch (pert_compete(&flow->competition, ack->now, flow->srtt, flow->cwnd, full)) {
+	/* In slow start there are no responses that could be futile. */
+	full = (flow->competition.as_reno || flow->cwnd >= flow->ssthresh) &&
+	       (u64)(rtt - flow->min_rtt) << DELAY_BITS >= pert_full_from(p, q, has_lost);
+	switch (pert_compete(&flow->competition, ack->now, flow->srtt, flow->cwnd, full,
+			     has_lost)) {
 	case PERT_TO_RENO:
 		flow->ssthresh = pert_max(flow->competition.window, flow->cwnd);
 		break;

@@ -39,6 +39,9 @@ impl Competition {
     /// Responses in this many round trips on end without effect tell of loss-based flows: reductions by a
     /// third leave a twenty-fifth of the window then.
     const FUTILE: u64 = 8;
+    /// The same for a flow that has lost nothing yet. A queue that never overflowed is more likely full of
+    /// flows that respond early, too, and have just begun.
+    const FUTILE_WITHOUT_LOSS: u64 = 64;
     /// Least round trips as Reno: several periods of its sawtooth, in which it finds its share again.
     const MIN_HOLD: u64 = 256;
     /// Most round trips as Reno before a trial may begin.
@@ -73,6 +76,7 @@ impl Competition {
         srtt: Duration,
         cwnd: f64,
         full: bool,
+        has_lost: bool,
     ) -> Option<Turn> {
         self.stayed_full &= full;
         if now < self.next_round {
@@ -94,7 +98,8 @@ impl Competition {
         if self.full == 1 && !on_trial {
             self.window = cwnd;
         }
-        (self.full >= Self::FUTILE).then(|| {
+        let futile = if has_lost { Self::FUTILE } else { Self::FUTILE_WITHOUT_LOSS };
+        (self.full >= futile).then(|| {
             let longer = if on_trial { Self::HOLD_OF_TRIAL * self.rounds } else { 0 };
             self.hold = longer.clamp(Self::MIN_HOLD, Self::MAX_HOLD);
             self.turn(true);

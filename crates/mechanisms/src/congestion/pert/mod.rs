@@ -204,9 +204,12 @@ impl Pert {
             return;
         }
         // The smoothed delay of a small window lags by many round trips.
-        let full_from = self.parameters.full_from(queueing, self.losses.mean().is_some());
-        let full = rtt - path.minimum >= full_from;
-        match self.competition.on_ack(ack.now, path.srtt(), self.cwnd, full) {
+        let has_lost = self.losses.mean().is_some();
+        let full_from = self.parameters.full_from(queueing, has_lost);
+        // In slow start there are no responses that could be futile.
+        let responds = self.as_reno() || self.cwnd >= self.ssthresh;
+        let full = responds && rtt - path.minimum >= full_from;
+        match self.competition.on_ack(ack.now, path.srtt(), self.cwnd, full, has_lost) {
             Some(Turn::ToReno { window }) => self.ssthresh = window.max(self.cwnd),
             Some(Turn::ToEarly) => self.alpha = self.parameters.alpha_minimum,
             None => {}

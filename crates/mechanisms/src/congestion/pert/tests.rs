@@ -348,7 +348,9 @@ fn before_a_loss_only_a_queue_at_which_responses_are_certain_makes_a_flow_reno()
     let becomes_reno = |queue| {
         let mut flow = Beside::new(true);
         flow.pert.losses = IntervalHistory::default();
-        flow.round_trips(50, queue);
+        flow.round_trips(63, queue);
+        assert!(!flow.pert.as_reno(), "64 round trips");
+        flow.round_trips(1, queue);
         flow.pert.as_reno()
     };
     assert!(!becomes_reno(millis(64)), "certain from 65 % of the largest queueing delay on");
