@@ -222,7 +222,7 @@ impl Admitted {
             Origin::Made => format!("{command} {url}"),
             Origin::Given => format!("{command} {url} --token-file FILE"),
             Origin::None => {
-                format!("anyone who reaches this port may send (--anyone)\n{command} {url}")
+                format!("anyone who reaches this port may connect (--anyone)\n{command} {url}")
             }
         }
     }

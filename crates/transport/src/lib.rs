@@ -15,6 +15,7 @@
 
 mod address;
 mod admission;
+mod buffers;
 mod close;
 mod config;
 mod connection;
@@ -32,6 +33,7 @@ mod seeded;
 pub mod simulated;
 pub mod wire;
 
+pub use buffers::Buffers;
 pub use close::{CloseReason, Closed};
 pub use config::{
     Configuration, Congestion, CongestionName, DelayedAcks, Limits, PacingConfig, ParameterError,
