@@ -20,9 +20,6 @@ __all__ = ["receive"]
 TIMEOUT_S = 3.0
 """How long the answer to a picture may take to arrive, in seconds."""
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""Hosts that only this machine reaches: a receiver there needs no token."""
-
 FRAME_S = 0.1
 """Minimum time between two frames written, or two drawings of the window, in seconds."""
 
@@ -102,19 +99,15 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("examples.image.receive", description=__doc__)
     parser.add_argument("--listen", default=":4433", metavar="[HOST]:PORT")
     parser.add_argument("--identity", type=Path, help="certificate and key; created where missing")
-    parser.add_argument("--token", default="", help="the secret that senders must send")
+    parser.add_argument("--token", help="the secret that senders must send; else a random one")
     parser.add_argument("--anyone", action="store_true", help="admit any sender, without a token")
     parser.add_argument("--out", type=Path, help="file of the picture, such as picture.png")
     parser.add_argument("--frames", type=Path, metavar="FOLDER", help="what was drawn, as PNGs")
     parser.add_argument("--times", type=Path, help="when how much was drawn, as JSON")
     parser.add_argument("--window", action="store_true", help="show it; needs tkinter")
     arguments = parser.parse_args()
-    host = arguments.listen.rpartition(":")[0].strip("[]")
-    if not (arguments.token or arguments.anyone or host in LOOPBACK):
-        parser.error(
-            f"--listen {arguments.listen}: everybody who reaches it could send a picture, without a"
-            " token: give --token, say --anyone, or listen at 127.0.0.1"
-        )
+    if arguments.token == "" or (arguments.token and arguments.anyone):
+        parser.error("--token: leave it out for a random one, or say --anyone alone")
     return arguments
 
 
@@ -123,9 +116,15 @@ async def _main(arguments: argparse.Namespace) -> None:
     canvas = Canvas()
     look = Frames(canvas, arguments.frames) if arguments.frames else lambda: None
     window = Window(canvas) if arguments.window else None
-    async with live.listen(arguments.listen, identity=identity, token=arguments.token) as listener:
+    listening = live.listen(
+        arguments.listen, identity=identity, token=arguments.token, anyone=arguments.anyone
+    )
+    async with listening as listener:
         host, port = listener.local
-        print(f"listening at port {port} of {host}, fingerprint {listener.fingerprint}", flush=True)
+        made = not (arguments.token or arguments.anyone)
+        token = f", token {listener.token.decode()}" if made else ""
+        fingerprint = listener.fingerprint
+        print(f"listening at port {port} of {host}, fingerprint {fingerprint}{token}", flush=True)
         showing = asyncio.create_task(window.show()) if window else None
         async with await listener.accept() as connection:
             await receive(connection, canvas, look)

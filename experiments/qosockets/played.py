@@ -171,7 +171,8 @@ def _gateways(testbed: Testbed, test: Test, web: str, far: str) -> None:
     """One gateway beside the server, one beside the client, to which the client connects."""
     options = ["--spec", str(QUALITY), "--direction", test.reserved or "receive"]
     options += [*_quality(test), "--json"]
-    words = [program(), "gateway", "--listen"]
+    # Over TCP, as the paper's; the testbed has no other hosts.
+    words = [program(), "gateway", "--over", "tcp", "--listen"]
     testbed.serve("gateway.source", "ws1", *words, far, "--anyone", "--server", web, *options)
     testbed.serve("gateway.sink", "ws0", *words, web, "--to", far, *options)
 

@@ -225,9 +225,10 @@ def test_the_programs_send_and_draw(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as receiver:
         assert receiver.stdout is not None
         words = receiver.stdout.readline().split()
-        address, fingerprint = f"127.0.0.1:{words[3]}", words[-1]
+        address, fingerprint = f"127.0.0.1:{words[3]}", words[7].rstrip(",")
         sender = [sys.executable, "-m", "examples.image.send", address]
-        sender += ["--fingerprint", fingerprint, "--picture", str(tmp_path / "meadow.jpg")]
+        sender += ["--token", words[-1], "--fingerprint", fingerprint]
+        sender += ["--picture", str(tmp_path / "meadow.jpg")]
         done = subprocess.run(sender, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["begun_s"] > 0
@@ -238,17 +239,22 @@ def test_the_programs_send_and_draw(tmp_path: Path) -> None:
         assert ImageChops.difference(last, whole).getbbox() is None
 
 
-def test_a_receiver_that_others_reach_needs_a_token_or_is_told_to_admit_anyone() -> None:
+def test_a_receiver_makes_a_token_unless_it_is_told_to_admit_anyone() -> None:
     command = [sys.executable, "-m", "examples.image.receive", "--listen", ":0"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "without a token: give --token, say --anyone" in done.stderr
-    for admitted in (["--token", "secret"], ["--anyone"]):
+    for wrong in (["--token", ""], ["--token", "secret", "--anyone"]):
+        done = subprocess.run(
+            [*command, *wrong], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert "leave it out for a random one, or say --anyone" in done.stderr
+    for admitted, is_made in (([], True), (["--token", "secret"], False), (["--anyone"], False)):
         with subprocess.Popen(
             [*command, *admitted], cwd=ROOT, stdout=subprocess.PIPE, text=True
         ) as receiver:
             assert receiver.stdout is not None
-            assert receiver.stdout.readline().startswith("listening at ")
+            line = receiver.stdout.readline()
+            assert line.startswith("listening at ")
+            assert (", token " in line) == is_made
             receiver.kill()
 
 

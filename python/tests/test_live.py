@@ -221,7 +221,7 @@ def test_cancelling_a_send_sends_nothing() -> None:
 
 def test_a_connection_whose_opening_is_cancelled_is_given_up() -> None:
     async def main() -> None:
-        async with live.listen("127.0.0.1:0", identity=None) as listener:
+        async with live.listen("127.0.0.1:0", identity=None, anyone=True) as listener:
             for _ in range(20):
                 opening = asyncio.create_task(_open(listener))
                 await asyncio.sleep(0.0005)
@@ -402,7 +402,7 @@ def test_only_a_reason_with_a_code_or_a_code_of_its_own_closes_a_connection() ->
 
 def test_a_closed_listener_ends_its_loop_and_leaves_connections_alone() -> None:
     async def main() -> None:
-        listener = await live.listen("127.0.0.1:0")
+        listener = await live.listen("127.0.0.1:0", anyone=True)
         taken: list[live.Connection] = []
 
         async def take() -> None:
@@ -446,6 +446,31 @@ def test_a_wrong_token_or_fingerprint_is_reported_on_both_sides() -> None:
     run(main)
 
 
+def test_a_listener_without_a_token_makes_one_and_anyone_must_be_said() -> None:
+    async def main() -> None:
+        async with live.listen("127.0.0.1:0") as listener:
+            trust = listener.fingerprint
+            assert len(listener.token) == 32
+            for token in (b"", bytes(32)):
+                with pytest.raises(live.NotConnectedError, match="the peer refused our token"):
+                    await live.connect(there(listener), trust=trust, token=token)
+            async with (
+                live.connect(there(listener), trust=trust, token=listener.token),
+                await listener.accept() as far,
+            ):
+                assert far.close_reason is None
+            async with live.listen("127.0.0.1:0") as other:
+                assert other.token != listener.token
+        async with live.listen("127.0.0.1:0", anyone=True) as listener:
+            assert listener.token == b""
+            async with live.connect(there(listener), trust=listener.fingerprint):
+                pass
+        async with live.listen("127.0.0.1:0", token="open") as listener:
+            assert listener.token == b"open"
+
+    run(main)
+
+
 def test_an_absent_peer_is_reported_in_time() -> None:
     async def main() -> None:
         options = live.Options(handshake_timeout_s=0.3)
@@ -478,7 +503,7 @@ def test_an_identity_is_loaded_or_created_and_trusted_by_its_root(tmp_path: Path
         live.Identity.load_or_create(tmp_path / "none.pem")
 
     async def main() -> None:
-        async with live.listen(":0", identity=identity) as listener:
+        async with live.listen(":0", identity=identity, anyone=True) as listener:
             for host in ("127.0.0.1", "[::1]", "localhost"):
                 # The certificate is for this name.
                 async with live.connect(
@@ -553,6 +578,8 @@ def test_an_invalid_unit_is_refused(
         (lambda: live.listen("host.invalid:1"), ValueError, "`host.invalid` is no address"),
         (lambda: live.listen(":1", token="x" * 257), ValueError, "a token has at most 256 bytes"),
         (lambda: live.listen(":1", token=GARBAGE), TypeError, "bytes-like"),
+        (lambda: live.listen(":1", token=""), ValueError, "say anyone=True"),
+        (lambda: live.listen(":1", token="t", anyone=True), ValueError, "leave out token"),
         (lambda: live.listen(":99999"), ValueError, "'99999' is no port from 0 to 65535"),
     ],
 )
@@ -625,7 +652,7 @@ import asyncio, sys
 from ontempo import live
 
 async def main():
-    listener = await live.listen("127.0.0.1:0")
+    listener = await live.listen("127.0.0.1:0", anyone=True)
     address = f"127.0.0.1:{listener.local[1]}"
     near = await live.connect(address, trust=listener.fingerprint)
     far = await listener.accept()

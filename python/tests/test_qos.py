@@ -30,7 +30,11 @@ async def pair(
     async with (
         qos.listen("127.0.0.1:0", far, carrier=carrier) as listener,
         qos.connect(
-            there(listener), near, carrier=carrier, trust=listener.fingerprint
+            there(listener),
+            near,
+            carrier=carrier,
+            trust=listener.fingerprint,
+            token=listener.token or b"",
         ) as connection,
         await listener.accept() as accepted,
     ):
@@ -97,9 +101,9 @@ def test_a_disagreement_is_reported_at_both_ends(carrier: Carrier) -> None:
         more = qos.QosOptions(send=qos.Specification(max_rate=80))
         firm = qos.QosOptions(receive=qos.Specification(max_rate=70))
         async with qos.listen("127.0.0.1:0", firm, carrier=carrier) as listener:
-            trust = listener.fingerprint
+            trust, token = listener.fingerprint, listener.token or b""
             with pytest.raises(qos.DisagreementError, match="sending: max_rate") as raised:
-                await qos.connect(there(listener), more, carrier=carrier, trust=trust)
+                await qos.connect(there(listener), more, carrier=carrier, trust=trust, token=token)
             refused = await listener.arrival()
             assert isinstance(refused, qos.Refused)
             assert "receiving: max_rate" in refused.reason
@@ -297,6 +301,32 @@ def test_over_quic_the_ends_authenticate_each_other() -> None:
     run(main)
 
 
+def test_over_quic_a_listener_without_a_token_makes_one_and_reports_who_has_another() -> None:
+    async def main() -> None:
+        async with qos.listen("127.0.0.1:0", carrier="quic") as listener:
+            at, trust = there(listener), listener.fingerprint
+            assert listener.token is not None
+            assert len(listener.token) == 32
+            with pytest.raises(qos.NotConnectedError, match="the peer refused our token"):
+                await qos.connect(at, carrier="quic", trust=trust)
+            refused = await listener.arrival()
+            assert isinstance(refused, qos.Refused)
+            assert refused.reason == "a client had the wrong token"
+            async with (
+                qos.connect(at, carrier="quic", trust=trust, token=listener.token) as near,
+                await listener.accept() as far,
+            ):
+                assert near.remote == far.local
+        async with qos.listen("127.0.0.1:0", carrier="quic", anyone=True) as listener:
+            assert listener.token == b""
+            async with qos.connect(there(listener), carrier="quic", trust=listener.fingerprint):
+                pass
+        async with qos.listen("127.0.0.1:0") as listener:
+            assert listener.token is None
+
+    run(main)
+
+
 def test_over_quic_sending_to_a_closed_end_is_an_error() -> None:
     async def main() -> None:
         async with pair("quic") as (near, far):
@@ -318,7 +348,8 @@ def test_over_quic_the_server_name_matters_if_trust_verifies_it(tmp_path: Path) 
         path = tmp_path / "identity.pem"
         identity = qos.Identity.load_or_create(path)  # for localhost
         trust = qos.Trust.roots(path.read_bytes())
-        async with qos.listen("127.0.0.1:0", carrier="quic", identity=identity) as listener:
+        listening = qos.listen("127.0.0.1:0", carrier="quic", identity=identity, anyone=True)
+        async with listening as listener:
             at = there(listener)
             async with qos.connect(at, carrier="quic", trust=trust, name="localhost") as near:
                 assert near.remote == listener.local
@@ -443,6 +474,8 @@ def test_an_invalid_specification_is_refused(
         ),
         (lambda: qos.connect("h:1", name="h"), ValueError, "name is given, but carrier is 'tcp'"),
         (lambda: qos.listen(":0", token=b"open"), ValueError, "token is given, but carrier"),
+        (lambda: qos.listen(":0", anyone=True), ValueError, "anyone is given, but carrier"),
+        (lambda: qos.listen(":0", carrier="quic", token=b""), ValueError, "say anyone=True"),
         (
             lambda: qos.listen(":0", carrier="udp", identity=qos.Identity.self_signed()),
             ValueError,

@@ -102,8 +102,11 @@ fn wrong(sentence: impl Into<String>) -> Failure {
     Failure::Input(sentence.into())
 }
 
-/// A token of this text.
+/// A token of this text; none if it is empty, which has been said by then.
 fn token(text: &str, option: &str) -> Result<Token, Failure> {
+    if text.is_empty() {
+        return Ok(Token::anyone());
+    }
     Token::new(text.as_bytes()).map_err(|error| wrong(format!("{option}: {error}")))
 }
 
@@ -222,7 +225,7 @@ impl Admitted {
             Origin::Made => format!("{command} {url}"),
             Origin::Given => format!("{command} {url} --token-file FILE"),
             Origin::None => {
-                format!("anyone who reaches this port may send (--anyone)\n{command} {url}")
+                format!("anyone who reaches this port may connect (--anyone)\n{command} {url}")
             }
         }
     }

@@ -409,8 +409,8 @@ fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
         configuration.limits.bytes = window.get();
     }
     let token =
-        if arguments.anyone { Token::default() } else { shared_token(&arguments.credentials)? };
-    if token == Token::default() {
+        if arguments.anyone { Token::anyone() } else { shared_token(&arguments.credentials)? };
+    if token == Token::anyone() {
         let local = socket.local_address().map_err(environment)?;
         check_admission(local, arguments.anyone, "give --token-file, or say --anyone")?;
     }

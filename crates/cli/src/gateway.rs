@@ -1,4 +1,5 @@
-//! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does.
+//! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does, to another
+//! gateway over QUIC or TCP.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,29 +7,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
-    ACCEPT_BACK_OFF, Accepted, Activity, Backward, Begun, Direction, Forward, QosListener,
-    QosOptions, QosStream, Relayed, is_exhausted, is_of_one_connection,
+    ACCEPT_BACK_OFF, Accepted, Activity, AnySocket, Backward, Begun, Buffers, Direction, Forward,
+    QosCaller, QosOptions, QosStream, Relayed, Reserve, SetupError, is_exhausted,
+    is_of_one_connection,
 };
+use rustix::net::sockopt::set_socket_linger;
 use serde_json::json;
 
-use crate::access::check_admission;
+use crate::access::{Destination, check_admission};
 use crate::address::resolve;
-use crate::arguments::{FlowDirection, Gateway};
+use crate::arguments::{Admission, At, BetweenGateways, FlowDirection, Gateway, Transport};
 use crate::descriptors::raise_limit;
 use crate::event_log::{EventLog, direction_name};
 use crate::failure::Failure;
 use crate::limited::Sentences;
 use crate::quality::{failed, options};
 use crate::signals::{stop_flag, unless_stopped};
+use crate::transports::{MessageListener, QuicPeer};
 
 /// Maximum number of simultaneous connections, if the limit of open files allows it.
 const MAX_CONNECTIONS: usize = 512;
 
+/// The same where each has a UDP socket and thread of its own: with reservations over QUIC, near the
+/// client.
+const MAX_WITH_SOCKETS: usize = 256;
+
 /// Files that a connection has open at most: both streams, which may be closing while the next
 /// connection has their place.
 const FILES_PER_CONNECTION: u64 = 4;
+
+/// Memory of what all connections have received or sent over QUIC, and is on its way.
+const BUFFERS: Bytes = Bytes::new(32 << 20);
+
+/// Maximum bytes of a message over QUIC: half of the least that a connection may have on its way.
+const QUIC_PIECE: usize = 16 << 10;
 
 /// How long a connection to the server may take.
 const CONNECT_TIMEOUT: Wall = Wall::from_secs(10);
@@ -51,7 +66,7 @@ struct Relay {
 #[derive(Clone)]
 struct Both {
     tcp: Arc<TcpStream>,
-    far: QosStream,
+    far: AnySocket,
 }
 
 impl Both {
@@ -59,14 +74,28 @@ impl Both {
     fn hang_up(&self) {
         // They may be closed already.
         let _ = self.tcp.shutdown(Shutdown::Both);
-        let _ = self.far.shutdown(Shutdown::Both);
+        self.far.hang_up();
+    }
+
+    /// As `hang_up`, and the program at the TCP connection sees that it was broken off, not its end.
+    fn break_off(&self) {
+        // It may be closed already.
+        let _ = set_socket_linger(&*self.tcp, Some(Wall::ZERO));
+        // No FIN: closing sends RST.
+        let _ = self.tcp.shutdown(Shutdown::Read);
+        self.far.hang_up();
     }
 }
 
 /// How many connections fit into this many open files.
-fn max_connections(files: u64) -> usize {
-    let fitting = files.saturating_sub(OTHER_FILES) / FILES_PER_CONNECTION;
-    MAX_CONNECTIONS.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
+fn max_connections(files: u64, have_sockets: bool) -> usize {
+    let (most, each) = match have_sockets {
+        // A driver's socket, and two files to wake it.
+        true => (MAX_WITH_SOCKETS, 2 * FILES_PER_CONNECTION),
+        false => (MAX_CONNECTIONS, FILES_PER_CONNECTION),
+    };
+    let fitting = files.saturating_sub(OTHER_FILES) / each;
+    most.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
 }
 
 /// The directions for which a gateway requests its specification.
@@ -86,57 +115,148 @@ fn directions(which: FlowDirection, is_near_client: bool) -> Vec<Direction> {
 pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     let listen = arguments.listen.as_str();
     let asked = directions(arguments.direction, arguments.to.is_some());
-    let options = options("gateway", &arguments.quality, Specification::default(), &asked)?;
-    let at = resolve(listen, "--listen ")?;
-    let named = format!("--listen {listen}");
-    let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    check_admission(at, arguments.anyone, "say --anyone")?;
+    let quality = options("gateway", &arguments.quality, Specification::default(), &asked)?;
+    let have_sockets = arguments.over == BetweenGateways::Quic
+        && arguments.to.is_some()
+        && quality.reserve != Reserve::None;
+    let max = max_connections(raise_limit(), have_sockets);
+    let options = QosOptions {
+        // TCP streams have no holes, whatever loss the specification permits.
+        reliable: true,
+        buffers: Some(Arc::new(Buffers::new(BUFFERS))),
+        // More than there are places, for those that take the place of another or are refused.
+        connections: Some(max + max / 4 + 8),
+        ..quality
+    };
     let relay = Relay {
         as_json: arguments.json,
-        all: Arc::new(Mutex::new(Relayed::new(max_connections(raise_limit())))),
+        all: Arc::new(Mutex::new(Relayed::new(max))),
         refused: Arc::new(Sentences::about("refusals")),
         exhausted: Arc::new(Sentences::about("missing descriptors")),
     };
     let stopped = stop_flag()?;
-    let (local, work): (SocketAddr, Box<dyn FnOnce(Relay) -> io::Error + Send>) =
-        match (&arguments.to, &arguments.server) {
-            (Some(to), _) => {
-                let to = resolve(to, "--to ")?;
-                let listener = TcpListener::bind(at).map_err(environment)?;
-                let local = listener.local_addr().map_err(environment)?;
-                (local, Box::new(move |relay| near_clients(&listener, to, &options, &relay)))
-            }
-            (None, Some(server)) => {
-                let server = resolve(server, "--server ")?;
-                let listener = QosListener::bind(at, options).map_err(failed(&named))?;
-                let local = listener.local_address().map_err(environment)?;
-                (local, Box::new(move |relay| near_server(&listener, server, &relay)))
-            }
-            // The parser requires one of them.
-            (None, None) => return Err(Failure::Input("--to or --server is needed".to_owned())),
-        };
-    let text = format!("listening at {local}; Ctrl-C ends it");
-    relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
+    let work: Box<dyn FnOnce(Relay) -> io::Error + Send> = match (&arguments.to, &arguments.server)
+    {
+        (Some(to), _) => {
+            let far = Arc::new(Far::read(to, arguments, options)?);
+            let listener = listen_for_clients(arguments, &relay)?;
+            Box::new(move |relay| near_clients(&listener, &far, &relay))
+        }
+        (None, Some(server)) => {
+            let server = resolve(server, "--server ")?;
+            let listener = listen_for_gateway(arguments, options, &relay)?;
+            Box::new(move |relay| near_server(&listener, server, &relay))
+        }
+        // The parser requires one of them.
+        (None, None) => return Err(Failure::Input("--to or --server is needed".to_owned())),
+    };
     let worker_relay = relay.clone();
     let failed = unless_stopped(&stopped, move || work(worker_relay));
     relay.summaries()?;
+    let environment = |error| Failure::Environment(format!("--listen {listen}: {error}"));
     failed.map_or(Ok(()), |error| Err(environment(error)))
 }
 
-/// Relays TCP clients to the other gateway. Returns when accepting fails.
-fn near_clients(
-    listener: &TcpListener,
-    to: SocketAddr,
-    options: &QosOptions,
+/// Listens for programs of this host, or, with `--anyone`, for all.
+fn listen_for_clients(arguments: &Gateway, relay: &Relay) -> Result<TcpListener, Failure> {
+    let listen = arguments.listen.as_str();
+    let at = resolve(listen, "--listen ")?;
+    check_admission(at, arguments.anyone, "say --anyone")?;
+    let environment =
+        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
+    let listener = TcpListener::bind(at).map_err(environment)?;
+    let local = listener.local_addr().map_err(environment)?;
+    let text = format!("listening at {local}; Ctrl-C ends it");
+    relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
+    Ok(listener)
+}
+
+/// Listens for the other gateway and prints how it connects.
+fn listen_for_gateway(
+    arguments: &Gateway,
+    options: QosOptions,
     relay: &Relay,
-) -> io::Error {
+) -> Result<MessageListener, Failure> {
+    let Gateway { listen, identity, credentials, anyone, qr, .. } = arguments;
+    let over = match arguments.over {
+        BetweenGateways::Quic => Transport::Quic,
+        BetweenGateways::Tcp => {
+            let instead = "leave out --over tcp, say --anyone";
+            check_admission(resolve(listen, "--listen ")?, *anyone, instead)?;
+            Transport::Tcp
+        }
+    };
+    let has_token = credentials.token.is_some() || credentials.token_file.is_some();
+    if *anyone && has_token {
+        let sentence = "--anyone admits any gateway: leave out --token and --token-file";
+        return Err(Failure::Input(sentence.to_owned()));
+    }
+    let admission = Admission {
+        credentials: credentials.clone(),
+        // Over TCP nobody has a token.
+        anyone: *anyone && over == Transport::Quic,
+        qr: *qr,
+    };
+    let at = At { listen: listen.clone(), over, identity: identity.clone(), admission };
+    let listener = MessageListener::bind(&at, options)?;
+    listener.log_address(relay.log(None), "ontempo gateway --listen ... --to", *qr)?;
+    Ok(listener)
+}
+
+/// The other gateway.
+struct Far {
+    address: SocketAddr,
+    over: Over,
+}
+
+/// How it is reached.
+enum Over {
+    Quic(QuicPeer, Box<QosCaller>),
+    Tcp(Box<QosOptions>),
+}
+
+impl Far {
+    fn read(to: &str, arguments: &Gateway, options: QosOptions) -> Result<Self, Failure> {
+        let Gateway { over, fingerprint, insecure, credentials, .. } = arguments;
+        let destination = Destination::read(to, "--to: ")?;
+        let over = match over {
+            BetweenGateways::Quic => {
+                let verified = (*fingerprint, *insecure);
+                let peer = QuicPeer::of(&destination, verified, credentials)?;
+                let caller = QosCaller::new(options).map_err(failed(&destination.address))?;
+                Over::Quic(peer, Box::new(caller))
+            }
+            BetweenGateways::Tcp => {
+                let is_asked = fingerprint.is_some()
+                    || *insecure
+                    || credentials.token.is_some()
+                    || credentials.token_file.is_some();
+                if destination.is_url() || is_asked {
+                    let sentence = "--over tcp: a gateway with a URL, a fingerprint or a token is \
+                                    reached over quic";
+                    return Err(Failure::Input(sentence.to_owned()));
+                }
+                Over::Tcp(Box::new(options))
+            }
+        };
+        Ok(Self { address: resolve(&destination.address, "--to ")?, over })
+    }
+
+    fn connect(&self) -> Result<AnySocket, SetupError> {
+        match &self.over {
+            Over::Quic(peer, caller) => peer.connect(caller, self.address).map(AnySocket::Quic),
+            Over::Tcp(options) => QosStream::connect(self.address, options).map(AnySocket::Tcp),
+        }
+    }
+}
+
+/// Relays TCP clients to the other gateway. Returns when accepting fails.
+fn near_clients(listener: &TcpListener, far: &Arc<Far>, relay: &Relay) -> io::Error {
     loop {
         match listener.accept() {
             Ok((tcp, remote)) => {
-                let options = options.clone();
-                relay.begin(remote, move || {
-                    Ok((tcp, QosStream::connect(to, &options).map_err(io::Error::from)?))
-                });
+                let far = Arc::clone(far);
+                relay.begin(remote, move || Ok((tcp, far.connect().map_err(io::Error::from)?)));
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) if is_exhausted(&error) => {
@@ -149,7 +269,7 @@ fn near_clients(
 }
 
 /// Relays connections of the other gateway to the server. Returns when accepting fails.
-fn near_server(listener: &QosListener, server: SocketAddr, relay: &Relay) -> io::Error {
+fn near_server(listener: &MessageListener, server: SocketAddr, relay: &Relay) -> io::Error {
     loop {
         match listener.accept_or_refuse() {
             Ok(Accepted::Connection(far, remote)) => {
@@ -182,7 +302,7 @@ impl Relay {
     fn begin(
         &self,
         remote: SocketAddr,
-        connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
+        connect: impl FnOnce() -> io::Result<(TcpStream, AnySocket)> + Send + 'static,
     ) {
         let Some(Begun { number, activity, ended }) = self.place(remote.ip()) else {
             let max = self.lock().max();
@@ -217,7 +337,7 @@ impl Relay {
         number: u64,
         remote: SocketAddr,
         activity: &Activity,
-        connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)>,
+        connect: impl FnOnce() -> io::Result<(TcpStream, AnySocket)>,
     ) -> io::Result<()> {
         let (tcp, far) = connect()?;
         tcp.set_nodelay(true)?;
@@ -278,35 +398,47 @@ impl Drop for Place<'_> {
 }
 
 /// Writes the delivery statistics of both directions.
-fn summary(log: EventLog, far: &QosStream) -> Result<(), Failure> {
+fn summary(log: EventLog, far: &AnySocket) -> Result<(), Failure> {
     [Direction::Sending, Direction::Receiving].into_iter().try_for_each(|of| {
         log.summary(&far.delivery(of), json!({ "direction": direction_name(of) }))
     })
 }
 
-fn forward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
-    let mut pump = Forward::new(far.max_send_size());
-    let result = loop {
+fn forward(both: &Both, activity: &Activity) -> io::Result<()> {
+    let Both { tcp, far } = both;
+    let most = match far {
+        AnySocket::Quic(_) => QUIC_PIECE,
+        _ => usize::MAX,
+    };
+    let mut pump = Forward::new(far.max_send_size().min(most));
+    loop {
         match pump.step(&**tcp, |message| far.send_message(message)) {
             Ok(true) => activity.note(Instant::now()),
-            Ok(false) => break Ok(()),
-            Err(error) => break Err(error),
+            Ok(false) => break,
+            Err(error) => {
+                both.break_off();
+                return Err(error);
+            }
         }
-    };
-    // The peer may have closed already.
-    let _ = far.shutdown(Shutdown::Write);
-    result
+    }
+    far.finish();
+    Ok(())
 }
 
-fn backward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
+fn backward(both: &Both, activity: &Activity) -> io::Result<()> {
+    let Both { tcp, far } = both;
     let mut pump = Backward::default();
-    let result = loop {
+    loop {
         match pump.step(far, &**tcp) {
             Ok(true) => activity.note(Instant::now()),
-            Ok(false) => break Ok(()),
-            Err(error) => break Err(error),
+            Ok(false) => break,
+            Err(error) => {
+                both.break_off();
+                return Err(error);
+            }
         }
-    };
+    }
+    // The client or server may have closed already.
     let _ = tcp.shutdown(Shutdown::Write);
-    result
+    Ok(())
 }

@@ -43,6 +43,7 @@ pub(crate) fn failed(what: &str) -> impl Fn(SetupError) -> Failure + '_ {
     move |error| match error {
         SetupError::Contradiction(_)
         | SetupError::CongestionNotChoosable(_)
+        | SetupError::NotReliable
         | SetupError::Disagreement(_) => Failure::Input(format!("{what}: {error}")),
         _ => Failure::Environment(format!("{what}: {error}")),
     }

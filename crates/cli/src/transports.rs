@@ -1,18 +1,19 @@
 //! QoS sockets over the transport that the user has chosen.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use ontempo_qos::{
-    Accepted, AnySocket, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
-    QosSocketListener, QosStream,
+    Accepted, AnySocket, QosCaller, QosConnection, QosConnectionListener, QosListener, QosOptions,
+    QosSocket, QosSocketListener, QosStream, SetupError,
 };
-use ontempo_transport::{Fingerprint, Trust};
+use ontempo_transport::{Fingerprint, Token, Trust};
 use serde_json::json;
 
 use crate::access::{Admitted, Destination, admitted, qr};
 use crate::address::resolve;
-use crate::arguments::{At, Receiver, Transport};
+use crate::arguments::{At, Credentials, Receiver, Transport};
 use crate::deliver;
 use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
@@ -41,14 +42,42 @@ pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySo
         Transport::Tcp => QosStream::connect(address, options).map(AnySocket::Tcp),
         Transport::Udp => QosSocket::connect(address, options).map(AnySocket::Udp),
         Transport::Quic => {
-            let token = destination.token(&receiver.credentials)?;
-            let insecure = || Ok(receiver.insecure.then_some(Trust::Insecure));
-            let trust = destination.trust(receiver.fingerprint, insecure)?;
-            let name = destination.name.as_str();
-            QosConnection::connect(address, name, (&trust, &token), options).map(AnySocket::Quic)
+            let Receiver { fingerprint, insecure, credentials, .. } = receiver;
+            let known = QuicPeer::of(&destination, (*fingerprint, *insecure), credentials)?;
+            let caller = QosCaller::new(options.clone());
+            caller.and_then(|caller| known.connect(&caller, address)).map(AnySocket::Quic)
         }
     };
     connected.map_err(failed(to))
+}
+
+/// How a peer over QUIC is verified, and the token that it asks for.
+pub(crate) struct QuicPeer {
+    name: String,
+    trust: Trust,
+    token: Token,
+}
+
+impl QuicPeer {
+    /// As the user names it: `verified` by a fingerprint, or not.
+    pub(crate) fn of(
+        destination: &Destination,
+        (fingerprint, is_insecure): (Option<Fingerprint>, bool),
+        credentials: &Credentials,
+    ) -> Result<Self, Failure> {
+        let token = destination.token(credentials)?;
+        let insecure = || Ok(is_insecure.then_some(Trust::Insecure));
+        let trust = destination.trust(fingerprint, insecure)?;
+        Ok(Self { name: destination.name.clone(), trust, token })
+    }
+
+    pub(crate) fn connect(
+        &self,
+        caller: &QosCaller,
+        address: SocketAddr,
+    ) -> Result<QosConnection, SetupError> {
+        caller.connect(address, &self.name, (&self.trust, &self.token))
+    }
 }
 
 /// The same, with a socket of any transport.
@@ -90,7 +119,7 @@ impl MessageListener {
         bound.map_err(failed(&format!("--listen {}", at.listen)))
     }
 
-    /// Writes the local address and, over QUIC, the fingerprint and the sender's command line:
+    /// Writes the local address and, over QUIC, the fingerprint and the other side's command line:
     /// `command` with the URL.
     pub(crate) fn log_address(
         &self,
@@ -106,7 +135,7 @@ impl MessageListener {
         let mut fields = json!({ "local": local.to_string() });
         let mut text = format!("listening at {local}");
         let Self::Quic(_, fingerprint, admitted) = self else {
-            text += ", anyone may send; Ctrl-C ends it";
+            text += ", anyone may connect; Ctrl-C ends it";
             return log.write("listening", fields, &text);
         };
         let url = admitted.url(local, *fingerprint, false);
@@ -122,18 +151,22 @@ impl MessageListener {
         Ok(())
     }
 
+    /// The next connection whose negotiation succeeded, or the next refused peer.
+    pub(crate) fn accept_or_refuse(&self) -> io::Result<Accepted<AnySocket>> {
+        Ok(match self {
+            Self::Tcp(listener) => any(listener.accept_or_refuse()?, AnySocket::Tcp),
+            Self::Udp(listener) => any(listener.accept_or_refuse()?, AnySocket::Udp),
+            Self::Quic(listener, ..) => any(listener.accept_or_refuse()?, AnySocket::Quic),
+        })
+    }
+
     /// The next connection whose negotiation succeeded; writes an event for each refused one, so
     /// many at a time, and the number of the others.
     pub(crate) fn accept(&self, log: EventLog) -> io::Result<AnySocket> {
         let mut limit = LineLimit::new(Instant::now(), SENTENCES);
         let exhausted = Sentences::about("missing descriptors");
         loop {
-            let accepted = match self {
-                Self::Tcp(listener) => any(listener.accept_or_refuse()?, AnySocket::Tcp),
-                Self::Udp(listener) => any(listener.accept_or_refuse()?, AnySocket::Udp),
-                Self::Quic(listener, ..) => any(listener.accept_or_refuse()?, AnySocket::Quic),
-            };
-            let (remote, error) = match accepted {
+            let (remote, error) = match self.accept_or_refuse()? {
                 Accepted::Connection(socket, _) => return Ok(socket),
                 Accepted::Refused(remote, error) => (remote, error),
                 Accepted::Exhausted(error) => {

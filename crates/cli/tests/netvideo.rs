@@ -104,9 +104,9 @@ fn two_gateways_relay_any_client_and_server_and_print_summaries_at_ctrl_c() {
     fs::write(place.path("q.toml"), "max_rate = \"80 messages/s\"\nsize = \"1000 bytes\"\n")
         .expect("a specification");
     let options = ["--spec", "q.toml", "--direction", "receive"];
-    let near = ["gateway", "--listen", "127.0.0.1:0", "--server", &web];
+    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--server", &web];
     let near_server = ListeningProgram::start(&place, &[&near[..], &options].concat());
-    let near = ["gateway", "--listen", "127.0.0.1:0", "--to", &near_server.local];
+    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--to", &near_server.local];
     let near_client = ListeningProgram::start(&place, &[&near[..], &options].concat());
     let mut client = TcpStream::connect(&near_client.local).expect("a connection");
     let sent: Vec<u8> = (0..50_000u32).map(|byte| (byte % 251) as u8).collect();
@@ -210,7 +210,7 @@ fn errors_are_reported_in_a_sentence() {
         (vec!["tg", "receive", "--listen", &taken, "--over", "tcp"], 3, "--listen"),
         (vec!["tg", "send", to, "--over", "sctp"], 2, "tcp, udp"),
         ([&gateway[..], &["--to", to, "--server", to]].concat(), 2, "cannot be used with"),
-        (gateway.to_vec(), 2, "--to <HOST:PORT>"),
+        (gateway.to_vec(), 2, "--to <URL|HOST:PORT>"),
         ([&gateway[..], &["--to", to, "--direction", "up"]].concat(), 2, "send, receive, both"),
     ] {
         run(&place, &arguments).fails(code, &[words]);

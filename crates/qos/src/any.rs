@@ -1,6 +1,6 @@
 //! A QoS socket whose transport is chosen at run time.
 
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration as Wall;
 
@@ -93,6 +93,19 @@ impl AnySocket {
         }
     }
 
+    /// Ends both directions at once, whatever has not arrived: over QUIC the peer gets an error, over
+    /// TCP the end of the stream. Without effect over UDP.
+    pub fn hang_up(&self) {
+        match self {
+            Self::Tcp(stream) => {
+                // It may be closed already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            Self::Udp(_) => {}
+            Self::Quic(connection) => connection.hang_up(),
+        }
+    }
+
     /// Closes the connection after the peer has received all messages; over UDP, at once.
     ///
     /// # Errors
@@ -161,5 +174,16 @@ impl AnySocket {
     /// The other end's address.
     pub fn peer_address(&self) -> SocketAddr {
         each!(self, socket => socket.peer_address())
+    }
+}
+
+/// Bytes of messages, as of a stream; over UDP, which has no streams, an error.
+impl Read for &AnySocket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            AnySocket::Tcp(stream) => (&*stream).read(buffer),
+            AnySocket::Udp(_) => Err(ErrorKind::Unsupported.into()),
+            AnySocket::Quic(connection) => (&*connection).read(buffer),
+        }
     }
 }

@@ -34,6 +34,7 @@ mod offset;
 mod options;
 mod outgoing;
 mod quic;
+mod quic_caller;
 mod quic_listener;
 mod relay;
 mod report;
@@ -47,6 +48,7 @@ mod tests;
 pub mod wire;
 
 pub use file::{SpecificationError, read};
+pub use ontempo_transport::Buffers;
 pub use {
     any::AnySocket,
     events::{Event, Events},
@@ -54,6 +56,7 @@ pub use {
     options::{Delivery, Direction, Message, QosOptions, Reserve},
     outgoing::LadderOptions,
     quic::QosConnection,
+    quic_caller::QosCaller,
     quic_listener::QosConnectionListener,
     relay::{Activity, Backward, Begun, Forward, Relayed},
     setup::{Disagreement, SetupError},

@@ -1,5 +1,6 @@
 //! Options of a QoS socket, and what it returns about messages.
 
+use std::sync::Arc;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Rate};
@@ -11,6 +12,7 @@ use super::network;
 use super::outgoing::LadderOptions;
 use super::setup::{self, SetupError};
 use super::wire::{Figures, Offer};
+use ontempo_transport::Buffers;
 use ontempo_udp::Dscp;
 
 /// A direction of a connection, as seen from this end.
@@ -60,6 +62,15 @@ pub struct QosOptions {
     pub ladder: Option<LadderOptions>,
     /// Timeout of the handshake: 5 s.
     pub setup_timeout: Wall,
+    /// Over QUIC: what this end sends is retransmitted until it arrives and delivered in order, and
+    /// what it receives must be, whatever `loss` and `permutable` of the specification permit: both
+    /// ends ask for it. The specification is still what is reserved for and monitored. TCP does this
+    /// always; over UDP it is an error.
+    pub reliable: bool,
+    /// Over QUIC: memory that connections share. `None`: each has the transport's own limits.
+    pub buffers: Option<Arc<Buffers>>,
+    /// Over QUIC: maximum connections of a listener, also of one host. `None`: the transport's.
+    pub connections: Option<usize>,
 }
 
 impl Default for QosOptions {
@@ -76,6 +87,9 @@ impl Default for QosOptions {
             hysteresis: Hysteresis::default(),
             ladder: None,
             setup_timeout: Wall::from_secs(5),
+            reliable: false,
+            buffers: None,
+            connections: None,
         }
     }
 }
@@ -101,6 +115,9 @@ impl QosOptions {
     pub(super) fn check(&self, carrier: Carrier) -> Result<(), SetupError> {
         if self.congestion.is_some() && carrier != Carrier::Quic {
             return Err(SetupError::CongestionNotChoosable(carrier));
+        }
+        if self.reliable && carrier == Carrier::Udp {
+            return Err(SetupError::NotReliable);
         }
         setup::check(&self.offer())
     }

@@ -1,6 +1,6 @@
 //! The QUIC transport.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,9 +17,9 @@ use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::tcp::{damaged, too_long};
 use super::wire::{Header, Kind, Setup, TCP_HEADER, WireError};
-use super::{Delivery, Direction, Events, Message, QosOptions, facade};
+use super::{Delivery, Direction, Events, Message, QosCaller, QosOptions, facade};
 use ontempo_monitor::Carrier;
-use ontempo_transport::live::{self, Caller, Connection, NotTaken, ReceiveFlow, SendFlow};
+use ontempo_transport::live::{self, Connection, NotTaken, ReceiveFlow, SendFlow};
 use ontempo_transport::quic::span;
 use ontempo_transport::{CloseReason, DeliveryOrder, FlowConfig, Reliability, Token, Trust};
 use ontempo_udp::{Dscp, any_for};
@@ -42,7 +42,9 @@ const LOOK: Wall = Wall::from_millis(200);
 ///
 /// The agreed specification of a direction decides about its reliability. If no loss is allowed,
 /// messages are retransmitted until they arrive; otherwise until `max_delay`, or not at all if
-/// there is none. `permutable` messages are delivered as they arrive, others in order.
+/// there is none. `permutable` messages are delivered as they arrive, others in order. With
+/// [`QosOptions::reliable`] all arrive, in order. [`Read`] and [`Write`] are for code that uses byte
+/// streams, and need it: one call of `write` is one message.
 ///
 /// A clone is the same connection. It ends when the last clone is dropped; what was sent is still
 /// delivered.
@@ -65,13 +67,23 @@ struct Inner {
     sending: Mutex<()>,
     /// Lifetime of a message, if loss is allowed.
     lifetime: Option<Duration>,
-    /// The peer's flow; present once its first message or its end has arrived.
-    incoming: Mutex<Option<ReceiveFlow>>,
+    incoming: Mutex<Incoming>,
+    /// What the peer sends must all arrive, in order.
+    is_reliable: bool,
     /// The peer's application has received everything, or has closed.
     is_taken: AtomicBool,
     /// Timeouts of receiving and sending, ns; 0: none.
     read_timeout: AtomicU64,
     write_timeout: AtomicU64,
+}
+
+/// What the peer sends.
+#[derive(Default)]
+struct Incoming {
+    /// Its flow; present once its first message or its end has arrived.
+    flow: Option<ReceiveFlow>,
+    /// What [`Read`] has left of a message.
+    rest: Bytes,
 }
 
 impl std::fmt::Debug for Inner {
@@ -81,7 +93,10 @@ impl std::fmt::Debug for Inner {
 }
 
 /// Flow configuration of a direction.
-fn flow(agreed: &Specification) -> FlowConfig {
+fn flow(agreed: &Specification, is_reliable: bool) -> FlowConfig {
+    if is_reliable {
+        return FlowConfig { label: DATA.to_owned(), ..FlowConfig::default() };
+    }
     let may_lose = agreed.loss.value.is_some_and(|loss| loss.as_thousandths() > 0);
     let reliability = match (may_lose, agreed.max_delay.value) {
         (false, _) => Reliability::Full,
@@ -102,7 +117,7 @@ impl From<live::Error> for SetupError {
 }
 
 /// As `io::Error`; the cause is inside.
-fn system(error: live::Error) -> io::Error {
+pub(super) fn system(error: live::Error) -> io::Error {
     match error {
         live::Error::System(error) => error,
         live::Error::Bind(error) => error.error,
@@ -119,6 +134,11 @@ pub(super) fn settings(options: &QosOptions) -> live::Options {
     if let Some(congestion) = options.congestion {
         live.configuration.congestion = congestion;
     }
+    live.configuration.buffers.clone_from(&options.buffers);
+    if let Some(connections) = options.connections {
+        live.configuration.connections = connections;
+        live.configuration.connections_of_host = connections;
+    }
     let asked = [options.send.rec_time.value, options.receive.rec_time.value];
     let idle = &mut live.configuration.idle_timeout;
     *idle = asked.into_iter().flatten().fold(*idle, Ord::max);
@@ -126,7 +146,7 @@ pub(super) fn settings(options: &QosOptions) -> live::Options {
 }
 
 /// The local address of the route to another.
-fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
+pub(super) fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
     let socket = UdpSocket::bind(any_for(remote))?;
     socket.connect(remote)?;
     socket.local_addr()
@@ -144,22 +164,16 @@ impl QosConnection {
         (trust, token): (&Trust, &Token),
         options: &QosOptions,
     ) -> Result<Self, SetupError> {
-        options.check(Carrier::Quic)?;
-        let known = (trust, token);
-        facade::first(to, |address| Self::connect_one(address, name, known, options))
+        let caller = QosCaller::new(options.clone())?;
+        facade::first(to, |address| caller.connect(address, name, (trust, token)))
     }
 
-    fn connect_one(
-        address: SocketAddr,
-        name: &str,
-        (trust, token): (&Trust, &Token),
+    /// Negotiates with the peer of a connection, until that time.
+    pub(super) fn greet(
+        connection: Connection,
         options: &QosOptions,
+        until: Instant,
     ) -> Result<Self, SetupError> {
-        let until = Instant::now() + options.setup_timeout;
-        let from = SocketAddr::new(local_to(address)?.ip(), 0);
-        let mut live = settings(options);
-        live.configuration.handshake_timeout = span(options.setup_timeout);
-        let connection = Caller::bind(from, &live)?.connect(address, name, trust, token.clone())?;
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let control = connection.open_flow(control_flow())?;
         let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
@@ -195,7 +209,7 @@ impl QosConnection {
         }
         let core = facade::core(Carrier::Quic, (local, remote), options, established);
         connection.mark(core.dscp);
-        let config = flow(&established.sending);
+        let config = flow(&established.sending, options.reliable);
         let may_drop = config.reliability == Reliability::Deadline;
         let lifetime = established.sending.max_delay.value.filter(|_| may_drop);
         let data = connection.open_flow(config)?;
@@ -206,7 +220,8 @@ impl QosConnection {
             data,
             sending: Mutex::new(()),
             lifetime,
-            incoming: Mutex::new(None),
+            incoming: Mutex::default(),
+            is_reliable: options.reliable,
             is_taken: AtomicBool::new(false),
             read_timeout: AtomicU64::new(0),
             write_timeout: AtomicU64::new(0),
@@ -265,27 +280,45 @@ impl QosConnection {
         let timeout = inner.read_timeout.load(Relaxed);
         let until = (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout));
         let mut incoming = lock(&inner.incoming);
+        incoming.rest = Bytes::new();
         loop {
-            let Some(data) = inner.next(&mut incoming, until)? else {
-                inner.send_control(&Control { kind: Kind::Bye, body: Vec::new() });
+            let Some((header, body)) = inner.next_message(&mut incoming, until)? else {
                 return Ok(None);
             };
-            let Some((head, body)) = data.split_first_chunk::<TCP_HEADER>() else {
-                return Err(damaged(WireError::Malformed));
-            };
-            let header = Header::of_tcp(head, inner.core.max_receive_size).map_err(damaged)?;
-            if header.kind != Kind::Data || header.length != body.len() {
-                return Err(damaged(WireError::Malformed));
-            }
             let Some(place) = buffer.get_mut(..body.len()) else {
                 return Err(too_long(body.len(), buffer.len(), "the buffer"));
             };
-            place.copy_from_slice(body);
+            place.copy_from_slice(&body);
             if let Some(arrival) = inner.core.on_data(&header, body.len()) {
                 let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
                 return Ok(Some(Message { length: body.len(), sequence, delay }));
             }
         }
+    }
+
+    /// Bytes of messages, as of a stream.
+    fn read_bytes(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let inner = self.inner();
+        let timeout = inner.read_timeout.load(Relaxed);
+        let until = (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout));
+        let mut incoming = lock(&inner.incoming);
+        while incoming.rest.is_empty() && !buffer.is_empty() {
+            let Some((header, body)) = inner.next_message(&mut incoming, until)? else {
+                return Ok(0);
+            };
+            // The application gets the bytes, whatever is counted.
+            let _ = inner.core.on_data(&header, body.len());
+            incoming.rest = body;
+        }
+        let taken = incoming.rest.len().min(buffer.len());
+        buffer[..taken].copy_from_slice(&incoming.rest.split_to(taken));
+        Ok(taken)
+    }
+
+    /// Closes the connection at once, whatever has not arrived: the peer gets an error, not the end
+    /// of the flow.
+    pub fn hang_up(&self) {
+        self.inner().connection.close_with(CloseReason::Failed, "the stream was broken off");
     }
 
     /// Finishes sending: the peer gets the end of the flow.
@@ -335,6 +368,42 @@ fn set(timeout: &AtomicU64, to: Option<Wall>) {
 
 facade::methods!(QosConnection);
 
+impl Read for &QosConnection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_bytes(buffer)
+    }
+}
+
+impl Write for &QosConnection {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let most = self.core().max_send_size.min(data.len());
+        if most == 0 && !data.is_empty() {
+            return Err(too_long(data.len(), 0, "what was agreed"));
+        }
+        self.send_message(&data[..most]).map(|()| most)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for QosConnection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_bytes(buffer)
+    }
+}
+
+impl Write for QosConnection {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The flow of control messages.
 pub(super) fn control_flow() -> FlowConfig {
     FlowConfig { label: CONTROL.to_owned(), ..FlowConfig::default() }
@@ -352,17 +421,46 @@ fn within<T>(until: Option<Instant>, mut wait: impl FnMut(Wall) -> Option<T>) ->
 }
 
 impl Inner {
-    /// The next message with its header; `None` at the end of the flow.
-    fn next(
+    /// The next message; `None` at the end of the flow, which the peer then learns.
+    fn next_message(
         &self,
-        incoming: &mut Option<ReceiveFlow>,
+        incoming: &mut Incoming,
         until: Option<Instant>,
-    ) -> io::Result<Option<Bytes>> {
-        if incoming.is_none() {
-            let opened = within(until, |left| self.connection.accept_flow_within(left));
-            *incoming = Some(opened.ok_or(ErrorKind::WouldBlock)?.map_err(system)?);
+    ) -> io::Result<Option<(Header, Bytes)>> {
+        let Some(mut data) = self.next(incoming, until)? else {
+            self.send_control(&Control { kind: Kind::Bye, body: Vec::new() });
+            return Ok(None);
+        };
+        let Some(head) = data.first_chunk::<TCP_HEADER>() else {
+            return Err(damaged(WireError::Malformed));
+        };
+        let header = Header::of_tcp(head, self.core.max_receive_size).map_err(damaged)?;
+        let body = data.split_off(TCP_HEADER);
+        if header.kind != Kind::Data || header.length != body.len() {
+            return Err(damaged(WireError::Malformed));
         }
-        let Some(flow) = incoming else { return Ok(None) };
+        Ok(Some((header, body)))
+    }
+
+    /// The next message with its header, as bytes; `None` at the end of the flow.
+    fn next(&self, incoming: &mut Incoming, until: Option<Instant>) -> io::Result<Option<Bytes>> {
+        if incoming.flow.is_none() {
+            let opened = within(until, |left| self.connection.accept_flow_within(left));
+            let opened = opened.ok_or(ErrorKind::WouldBlock)?.map_err(system)?;
+            let FlowConfig { order, reliability, .. } = opened.config();
+            let is_whole = (*order, *reliability) == (DeliveryOrder::InOrder, Reliability::Full);
+            if self.is_reliable && !is_whole {
+                let sentence =
+                    "messages may be lost or reordered, and reliable delivery was asked for";
+                self.connection.close_with(CloseReason::ProtocolViolation, sentence);
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    format!("the peer's {sentence}"),
+                ));
+            }
+            incoming.flow = Some(opened);
+        }
+        let Some(flow) = &incoming.flow else { return Ok(None) };
         loop {
             let got = within(until, |left| flow.receive_within(left));
             match got.ok_or(ErrorKind::WouldBlock)?.map_err(system)? {

@@ -109,7 +109,9 @@ impl QosConnectionListener {
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosConnection>> {
         let mut pending = lock(&self.pending);
         loop {
-            self.take(&mut pending);
+            if let Some((remote, why)) = self.take(&mut pending) {
+                return Ok(Accepted::Refused(remote, why));
+            }
             let mut place = 0;
             while let Some(one) = pending.get_mut(place) {
                 match one.progress(&self.options, &self.bell) {
@@ -132,9 +134,16 @@ impl QosConnectionListener {
         }
     }
 
-    fn take(&self, pending: &mut Vec<Pending>) {
+    /// Takes the connections that wait; returns a client that was refused, by its token for example.
+    fn take(&self, pending: &mut Vec<Pending>) -> Option<(SocketAddr, SetupError)> {
         while let Some(accepted) = self.listener.accept_within(Wall::ZERO) {
-            let live::Accepted::Connection(connection) = accepted else { continue };
+            let connection = match accepted {
+                live::Accepted::Connection(connection) => connection,
+                live::Accepted::Refused { remote: Some(remote), closed } => {
+                    return Some((remote, SetupError::NotAdmitted(closed)));
+                }
+                live::Accepted::Refused { remote: None, .. } => continue,
+            };
             if pending.len() == MAX_PENDING {
                 pending.remove(0);
             }
@@ -142,6 +151,7 @@ impl QosConnectionListener {
             let until = Instant::now() + self.options.setup_timeout;
             pending.push(Pending { connection, peer_control: None, is_refused: false, until });
         }
+        None
     }
 }
 

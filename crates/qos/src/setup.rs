@@ -7,6 +7,7 @@ use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::{Contradiction, Refusal, Specification, agree};
 
 use ontempo_monitor::Carrier;
+use ontempo_transport::Closed;
 
 use super::offset::Sample;
 use super::wire::{Cookie, Offer, PREFACE, Reason, Setup, WireError, setup_length};
@@ -53,6 +54,8 @@ pub enum SetupError {
     Contradiction(Contradiction),
     /// A congestion control is given for a carrier other than QUIC.
     CongestionNotChoosable(Carrier),
+    /// `reliable` is set for UDP.
+    NotReliable,
     /// The ends do not agree; both have the reason.
     Disagreement(Box<Disagreement>),
     /// The peer has its maximum number of connections.
@@ -63,6 +66,9 @@ pub enum SetupError {
     Silent,
     /// `must_reserve` is set, and there is no reservation.
     NotReserved(String),
+    /// Over QUIC, at the listener: the client was refused before it said what it asks for, because
+    /// of its token for example.
+    NotAdmitted(Closed),
     /// The system's error.
     Io(io::Error),
 }
@@ -78,11 +84,15 @@ impl fmt::Display for SetupError {
                 "congestion: that of TCP is the kernel's (sysctl \
                  net.ipv4.tcp_congestion_control); only QUIC's can be chosen",
             ),
+            Self::NotReliable => f.write_str(
+                "reliable: a UDP socket retransmits nothing; only QUIC's and TCP's messages all arrive",
+            ),
             Self::Disagreement(both) => write!(f, "the two ends do not agree: {both}"),
             Self::Busy => f.write_str("the other end takes no more connections"),
             Self::Wire(error) => error.fmt(f),
             Self::Silent => f.write_str("the other end did not answer the set-up in time"),
             Self::NotReserved(reason) => write!(f, "nothing is reserved: {reason}"),
+            Self::NotAdmitted(closed) => closed.fmt(f),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -111,7 +121,9 @@ impl From<SetupError> for io::Error {
         match error {
             SetupError::Io(error) => error,
             SetupError::Silent => Self::new(io::ErrorKind::TimedOut, error),
-            SetupError::Contradiction(_) => Self::new(io::ErrorKind::InvalidInput, error),
+            SetupError::Contradiction(_) | SetupError::NotReliable => {
+                Self::new(io::ErrorKind::InvalidInput, error)
+            }
             SetupError::Wire(_) => Self::new(io::ErrorKind::InvalidData, error),
             _ => Self::new(io::ErrorKind::ConnectionRefused, error),
         }

@@ -291,38 +291,99 @@ pub enum Verdict {
     Refuse(Refusal, Option<Vec<u8>>),
 }
 
+/// The keys of one neighbour, if it has its own.
+#[derive(Clone, Debug)]
+pub struct NeighbourKeys {
+    /// Of what is sent to it.
+    pub send: Key,
+    /// Of what it sends.
+    pub receive: Key,
+}
+
+/// For whom a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Audience {
+    /// For one neighbour: sealed with the key of its own, if it has one.
+    One,
+    /// For a group of receivers, who must share a key: that of the interface.
+    Many,
+}
+
 /// The security associations of one interface: seals messages that leave, checks those that arrive.
+///
+/// A neighbour with keys of its own is refused with any other key, except for messages to a group of
+/// receivers: of a message whose receivers are many, only a key that all of them have can be the
+/// seal, so that each of them could have made it.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    key: Key,
+    /// Of messages to groups, and of neighbours without keys of their own.
+    key: Option<Key>,
+    own_keys: BTreeMap<IpAddr, NeighbourKeys>,
     next: u64,
     /// An unknown neighbour must pass the integrity handshake first (RFC 2747 section 4.3).
     challenging: bool,
-    neighbours: BTreeMap<IpAddr, Neighbour>,
+    /// By address and key: who knows a shared key must not use up the numbers of another one.
+    neighbours: BTreeMap<(IpAddr, Audience), Neighbour>,
     max_neighbours: usize,
 }
 
 impl Guard {
     /// A guard whose first number is `first_sequence`, which must be above all that were used with
-    /// the key before: the time of day in nanoseconds is (RFC 2747 section 3).
-    pub fn new(key: Key, first_sequence: u64, challenging: bool, max_neighbours: usize) -> Self {
-        Self { key, next: first_sequence, challenging, neighbours: BTreeMap::new(), max_neighbours }
+    /// the keys before: the time of day in nanoseconds is (RFC 2747 section 3). Without a key of the
+    /// interface, only neighbours with keys of their own are heard.
+    pub fn new(
+        key: impl Into<Option<Key>>,
+        first_sequence: u64,
+        challenging: bool,
+        max_neighbours: usize,
+    ) -> Self {
+        let (own_keys, neighbours) = (BTreeMap::new(), BTreeMap::new());
+        let (key, next) = (key.into(), first_sequence);
+        Self { key, own_keys, next, challenging, neighbours, max_neighbours }
     }
 
-    /// The Key Identifier of messages that the interface sends from this address.
-    pub fn sending_id(&self, sender: IpAddr) -> u64 {
-        self.key.of_sender(sender).id
+    /// With keys of its own for the neighbour of this address.
+    #[must_use]
+    pub fn with_neighbour(mut self, address: IpAddr, keys: NeighbourKeys) -> Self {
+        self.own_keys.insert(address, keys);
+        self
+    }
+
+    /// The key of messages to a neighbour; of `None`, to a group or to one that is not known.
+    fn key_to(&self, neighbour: Option<IpAddr>) -> Option<&Key> {
+        let own = neighbour.and_then(|address| self.own_keys.get(&address));
+        own.map(|keys| &keys.send).or(self.key.as_ref())
+    }
+
+    /// The key of messages of a neighbour.
+    fn key_from(&self, neighbour: IpAddr, audience: Audience) -> Option<Key> {
+        let own = self.own_keys.get(&neighbour).filter(|_| audience == Audience::One);
+        let key = own.map(|keys| &keys.receive).or(self.key.as_ref());
+        key.map(|key| key.of_neighbour(neighbour))
+    }
+
+    /// Which of this interface's keys has the Key Identifier that a neighbour's Challenge names: the
+    /// address to seal the answer for. `None`: none of them.
+    pub fn challenged(&self, sender: IpAddr, peer: IpAddr, id: u64) -> Option<Option<IpAddr>> {
+        let has = |to| self.key_to(to).is_some_and(|key| key.of_sender(sender).id == id);
+        [Some(peer), None].into_iter().find(|to| has(*to))
     }
 
     /// The Key Identifier of messages of a neighbour.
-    pub fn receiving_id(&self, neighbour: IpAddr) -> u64 {
-        self.key.of_neighbour(neighbour).id
+    pub fn receiving_id(&self, neighbour: IpAddr, audience: Audience) -> Option<u64> {
+        self.key_from(neighbour, audience).map(|key| key.id)
     }
 
-    /// Seals an encoded message, sent from this address of the interface, with the next number.
-    pub fn seal(&mut self, sender: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
+    /// Seals an encoded message, sent from this address of the interface, with the next number: to
+    /// this neighbour, or to a group or one that is not known. `None`: there is no key for it.
+    pub fn seal(
+        &mut self,
+        sender: IpAddr,
+        neighbour: Option<IpAddr>,
+        message: &[u8],
+    ) -> Option<Vec<u8>> {
         let stamp = Seal { handshake: true, sequence: self.next };
-        let sealed = seal(message, &self.key.of_sender(sender), stamp);
+        let sealed = seal(message, &self.key_to(neighbour)?.of_sender(sender), stamp);
         self.next += 1;
         sealed
     }
@@ -332,14 +393,19 @@ impl Guard {
     pub fn check(
         &mut self,
         now: Time,
-        peer: IpAddr,
+        (peer, audience): (IpAddr, Audience),
         message: &[u8],
         response: Option<&[u8]>,
     ) -> Verdict {
-        let seal = match open(message, &self.key.of_neighbour(peer)) {
+        let Some(key) = self.key_from(peer, audience) else {
+            return Verdict::Refuse(Refusal::UnknownKey, None);
+        };
+        let seal = match open(message, &key) {
             Ok(seal) => seal,
             Err(refusal) => return Verdict::Refuse(refusal, None),
         };
+        let is_own = audience == Audience::One || !self.own_keys.contains_key(&peer);
+        let peer = (peer, if is_own { Audience::One } else { Audience::Many });
         if !self.has_room(peer) {
             return Verdict::Refuse(Refusal::TooMany, None);
         }
@@ -380,21 +446,21 @@ impl Guard {
 
     /// Whether the neighbour is known or there is room for it. A full list loses the neighbour that
     /// has left its challenge unanswered for longest, and no proven one.
-    fn has_room(&mut self, peer: IpAddr) -> bool {
+    fn has_room(&mut self, peer: (IpAddr, Audience)) -> bool {
         if self.neighbours.contains_key(&peer) || self.neighbours.len() < self.max_neighbours {
             return true;
         }
         let unproven = self.neighbours.iter().filter(|(_, known)| known.numbers.is_none());
         let sent = |known: &Neighbour| known.challenge.as_ref().map(|(_, sent)| *sent);
-        let oldest = unproven.min_by_key(|(_, known)| sent(known)).map(|(address, _)| *address);
-        oldest.is_some_and(|address| self.neighbours.remove(&address).is_some())
+        let oldest = unproven.min_by_key(|(_, known)| sent(known)).map(|(known, _)| *known);
+        oldest.is_some_and(|known| self.neighbours.remove(&known).is_some())
     }
 
     /// A cookie for the neighbour, which cannot be predicted without the key; none where it was
     /// challenged a moment ago.
-    fn challenge(&mut self, now: Time, peer: IpAddr) -> Option<Vec<u8>> {
-        let cookie =
-            self.key.digest(&[self.next.to_be_bytes(), now.as_nanos().to_be_bytes()].concat());
+    fn challenge(&mut self, now: Time, peer: (IpAddr, Audience)) -> Option<Vec<u8>> {
+        let number = [self.next.to_be_bytes(), now.as_nanos().to_be_bytes()].concat();
+        let cookie = self.key_from(peer.0, peer.1)?.digest(&number);
         self.next += 1;
         let known = self.neighbours.get_mut(&peer)?;
         if matches!(&known.challenge, Some((_, sent)) if now.since(*sent) < CHALLENGE_INTERVAL) {
@@ -462,20 +528,77 @@ mod tests {
     fn a_recording_from_before_a_restart_fails_the_challenge() {
         let peer: IpAddr = [10, 0, 0, 1].into();
         let mut sender = Guard::new(key(Algorithm::HmacMd5), 1, true, 4);
-        let recorded = sender.seal(peer, &message()).unwrap();
+        let recorded = sender.seal(peer, None, &message()).unwrap();
         let mut receiver = Guard::new(key(Algorithm::HmacMd5), 1, true, 4);
         let Verdict::Refuse(Refusal::Unproven, Some(cookie)) =
-            receiver.check(Time::ZERO, peer, &recorded, None)
+            receiver.check(Time::ZERO, (peer, Audience::One), &recorded, None)
         else {
             panic!("not challenged");
         };
-        let again = receiver.check(Time::ZERO, peer, &recorded, None);
+        let again = receiver.check(Time::ZERO, (peer, Audience::One), &recorded, None);
         assert_eq!(again, Verdict::Refuse(Refusal::Unproven, None), "one challenge a second");
-        let answer = sender.seal(peer, &message()).unwrap();
-        assert_eq!(receiver.check(Time::ZERO, peer, &answer, Some(&cookie)), Verdict::Accept);
-        let replay = receiver.check(Time::ZERO, peer, &recorded, None);
+        let answer = sender.seal(peer, None, &message()).unwrap();
+        assert_eq!(
+            receiver.check(Time::ZERO, (peer, Audience::One), &answer, Some(&cookie)),
+            Verdict::Accept
+        );
+        let replay = receiver.check(Time::ZERO, (peer, Audience::One), &recorded, None);
         assert_eq!(replay, Verdict::Refuse(Refusal::Replayed, None));
-        let new = sender.seal(peer, &message()).unwrap();
-        assert_eq!(receiver.check(Time::ZERO, peer, &new, None), Verdict::Accept);
+        let new = sender.seal(peer, None, &message()).unwrap();
+        assert_eq!(receiver.check(Time::ZERO, (peer, Audience::One), &new, None), Verdict::Accept);
+    }
+
+    #[test]
+    fn a_neighbour_with_keys_of_its_own_is_not_heard_with_another() {
+        let [ours, bob, mallory]: [IpAddr; 3] = [1, 2, 3].map(|last| [10, 0, 0, last].into());
+        let key = |id, secret: &str| Key::new(id, Algorithm::HmacSha256, secret.into());
+        let both = |key: Key| NeighbourKeys { send: key.clone(), receive: key };
+        let (shared, of_bob) = (key(1, "of the whole interface"), key(2, "bob's and ours"));
+        let of_mallory = key(3, "mallory's and ours");
+        let mut guard = Guard::new(shared.clone(), 1, false, 8)
+            .with_neighbour(bob, both(of_bob.clone()))
+            .with_neighbour(mallory, both(of_mallory.clone()));
+        let mut check = |from: &Key, peer: IpAddr, audience, sequence| {
+            let stamp = Seal { handshake: true, sequence };
+            let sealed = seal(&message(), &from.of_sender(peer), stamp).unwrap();
+            guard.check(Time::ZERO, (peer, audience), &sealed, None)
+        };
+        let unknown = Verdict::Refuse(Refusal::UnknownKey, None);
+        assert_eq!(check(&of_bob, bob, Audience::One, 10), Verdict::Accept);
+        // As bob: with its own key, with that of the interface, with its own under bob's number.
+        assert_eq!(check(&of_mallory, bob, Audience::One, 11), unknown);
+        assert_eq!(check(&shared, bob, Audience::One, 11), unknown);
+        let renamed = key(2, "mallory's and ours");
+        let forged = Verdict::Refuse(Refusal::Forged, None);
+        assert_eq!(check(&renamed, bob, Audience::One, 11), forged);
+        // To a group all use the interface's key, and its numbers use up none of the others.
+        assert_eq!(check(&of_bob, bob, Audience::Many, 11), unknown);
+        assert_eq!(check(&shared, bob, Audience::Many, 1 << 40), Verdict::Accept);
+        assert_eq!(check(&of_bob, bob, Audience::One, 11), Verdict::Accept);
+        // What is for mallory is sealed with mallory's key.
+        let sealed = guard.seal(ours, Some(mallory), &message()).unwrap();
+        assert!(open(&sealed, &of_mallory.of_sender(ours)).is_ok());
+        let sealed = guard.seal(ours, None, &message()).unwrap();
+        assert!(open(&sealed, &shared.of_sender(ours)).is_ok());
+    }
+
+    #[test]
+    fn without_a_key_of_the_interface_only_named_neighbours_are_heard() {
+        let [ours, bob, other]: [IpAddr; 3] = [1, 2, 3].map(|last| [10, 0, 0, last].into());
+        let [send, receive] =
+            ["there", "and back"].map(|secret| Key::new(1, Algorithm::HmacSha256, secret.into()));
+        let keys = NeighbourKeys { send: send.clone(), receive: receive.clone() };
+        let mut guard = Guard::new(None, 1, false, 8).with_neighbour(bob, keys);
+        let stamp = Seal { handshake: true, sequence: 5 };
+        let mut check = |key: &Key, peer: IpAddr| {
+            let sealed = seal(&message(), &key.of_sender(peer), stamp).unwrap();
+            guard.check(Time::ZERO, (peer, Audience::One), &sealed, None)
+        };
+        assert_eq!(check(&receive, bob), Verdict::Accept);
+        assert_eq!(check(&send, bob), Verdict::Refuse(Refusal::Forged, None));
+        assert_eq!(check(&receive, other), Verdict::Refuse(Refusal::UnknownKey, None));
+        assert!(guard.seal(ours, None, &message()).is_none());
+        let sealed = guard.seal(ours, Some(bob), &message()).unwrap();
+        assert!(open(&sealed, &send.of_sender(ours)).is_ok());
     }
 }

@@ -8,16 +8,20 @@
 //! rate = "1.5 Mbit/s"
 //! reservable = "90 %"
 //! key = { id = 1, algorithm = "hmac-sha256", secret-file = "/etc/ontempo/eth1.key" }
+//!
+//! [interfaces.eth1.neighbours."10.1.0.2"]       # another key than that of the interface
+//! key = { id = 2, secret-file = "/etc/ontempo/r2.key" }
 //! ```
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
 use ontempo_reservation::htb::{Device, Htb};
-use ontempo_reservation::integrity::{Algorithm, Key};
+use ontempo_reservation::integrity::{Algorithm, Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
 use serde::Deserialize;
 
@@ -88,11 +92,30 @@ pub(crate) struct Interface {
     /// Reservations are enforced by HTB; otherwise only admitted.
     #[serde(default = "yes")]
     pub(crate) enforce: bool,
-    /// Messages must be sealed with it (RFC 2747).
+    /// Messages must be sealed with it (RFC 2747), except those of neighbours with their own.
     key: Option<WrittenKey>,
-    /// The same, read.
+    /// Keys of neighbours, by their addresses.
+    #[serde(default)]
+    neighbours: BTreeMap<IpAddr, WrittenNeighbour>,
+    /// The keys, read.
     #[serde(skip)]
-    pub(crate) secret: Option<Key>,
+    keys: Keys,
+}
+
+/// The keys of an interface.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    of_interface: Option<Key>,
+    of_neighbours: BTreeMap<IpAddr, NeighbourKeys>,
+}
+
+/// A neighbour's key, or one for each direction.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct WrittenNeighbour {
+    key: Option<WrittenKey>,
+    send: Option<WrittenKey>,
+    receive: Option<WrittenKey>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -159,11 +182,9 @@ impl Config {
         config.check().map_err(failed)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         for (name, interface) in &mut config.interfaces {
-            let Some(key) = &interface.key else { continue };
-            interface.secret = Some(
-                key.read(folder)
-                    .map_err(|what| failed(format!("interfaces.{name}.key: {what}")))?,
-            );
+            interface.keys = interface
+                .read_keys(folder)
+                .map_err(|what| failed(format!("interfaces.{name}.{what}")))?;
         }
         Ok(config)
     }
@@ -238,6 +259,58 @@ impl Interface {
         Ok(())
     }
 
+    fn read_keys(&self, folder: &Path) -> Result<Keys, String> {
+        let mut keys = Keys::default();
+        // A sender's Key Identifiers must differ (RFC 2747, section 2.1), and so what they end with.
+        let mut sending = BTreeMap::new();
+        if let Some(key) = &self.key {
+            keys.of_interface = Some(key.read(folder).map_err(|what| format!("key: {what}"))?);
+            sending.insert(key.sending_id(), "key".to_owned());
+        }
+        for (address, written) in &self.neighbours {
+            let place = format!("neighbours.\"{address}\"");
+            let read = |name: &str, key: &WrittenKey| {
+                key.read(folder).map_err(|what| format!("{place}.{name}: {what}"))
+            };
+            let ((name, send), (other, receive)) = match written {
+                WrittenNeighbour { key: Some(key), send: None, receive: None } => {
+                    (("key", key), ("key", key))
+                }
+                WrittenNeighbour { key: None, send: Some(send), receive: Some(receive) } => {
+                    (("send", send), ("receive", receive))
+                }
+                _ => return Err(format!("{place}: give key, or send and receive")),
+            };
+            let pair = NeighbourKeys { send: read(name, send)?, receive: read(other, receive)? };
+            keys.of_neighbours.insert(*address, pair);
+            let place = format!("{place}.{name}");
+            if let Some(other) = sending.insert(send.sending_id(), place.clone()) {
+                return Err(format!(
+                    "{place}: {other} has the same id: each key that an interface sends with needs \
+                     its own"
+                ));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// True if messages by the interface must be sealed.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.keys.of_interface.is_some() || !self.keys.of_neighbours.is_empty()
+    }
+
+    /// Its security associations; their first sequence number, and the neighbours that are known at
+    /// most.
+    pub(crate) fn guard(&self, first_sequence: u64, neighbours: usize) -> Option<Guard> {
+        if !self.is_authenticated() {
+            return None;
+        }
+        let Keys { of_interface, of_neighbours } = self.keys.clone();
+        let guard = Guard::new(of_interface, first_sequence, true, neighbours);
+        let with = |guard: Guard, (address, keys)| guard.with_neighbour(address, keys);
+        Some(of_neighbours.into_iter().fold(guard, with))
+    }
+
     /// What of the rate may be reserved.
     pub(crate) fn reservable(&self) -> Rate {
         let share = u128::from(self.rate.as_bits_per_sec())
@@ -259,6 +332,14 @@ impl Interface {
 }
 
 impl WrittenKey {
+    /// What its Key Identifiers differ by from those of other keys: all of a fixed one.
+    fn sending_id(&self) -> (bool, u64) {
+        match self.identifiers {
+            Some(Identifiers { send, .. }) => (true, send),
+            None => (false, self.id),
+        }
+    }
+
     fn read(&self, folder: &Path) -> Result<Key, String> {
         if self.id > u64::from(u16::MAX) {
             return Err(format!("id: {} must be at most {}", self.id, u16::MAX));
@@ -291,5 +372,67 @@ impl WrittenKey {
             Some(Identifiers { send, receive }) => key.with_identifiers(send, receive),
             None => key,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads the configuration of an interface with these lines; files `a`, `b` hold secrets.
+    fn read(test: &str, lines: &str) -> Result<Config, String> {
+        let name = format!("ontempo-config-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for (name, secret) in [("a", "sixteen bytes of a"), ("b", "sixteen bytes of b")] {
+            fs::write(folder.join(name), secret).unwrap();
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let text = format!("[interfaces.eth1]\nrate = \"1 Mbit/s\"\n{lines}");
+        fs::write(folder.join("rsvpd.toml"), text).unwrap();
+        let config = Config::read(&folder.join("rsvpd.toml"));
+        fs::remove_dir_all(folder).unwrap();
+        config.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn neighbours_have_keys_of_their_own_for_both_directions_or_for_each() {
+        let lines = "key = { id = 1, secret-file = \"a\" }\n\
+                     [interfaces.eth1.neighbours.\"10.1.0.2\"]\n\
+                     key = { id = 2, secret-file = \"b\" }\n\
+                     [interfaces.eth1.neighbours.\"fe80::2\"]\n\
+                     send = { id = 3, secret-file = \"a\" }\n\
+                     receive = { id = 3, secret-file = \"b\" }\n";
+        let config = read("keys", lines).unwrap();
+        let interface = &config.interfaces["eth1"];
+        assert!(interface.is_authenticated());
+        let mut guard = interface.guard(1, 8).unwrap();
+        let own: IpAddr = "10.1.0.1".parse().unwrap();
+        for (to, number) in [(None, 1), (Some("10.1.0.2"), 2), (Some("10.1.0.9"), 1)] {
+            let to = to.map(|to| to.parse().unwrap());
+            let sealed = guard.seal(own, to, &[0x10, 25, 0, 0, 64, 0, 0, 8]).unwrap();
+            // The last two bytes of the Key Identifier.
+            assert_eq!(sealed[18..20], [0, number], "{to:?}");
+        }
+        let alone = "[interfaces.eth1.neighbours.\"10.1.0.2\"]\n\
+                     key = { id = 2, secret-file = \"b\" }\n";
+        let config = read("alone", alone).unwrap();
+        assert!(config.interfaces["eth1"].is_authenticated());
+    }
+
+    #[test]
+    fn wrong_keys_of_neighbours_are_named() {
+        let of = |lines: &str| format!("[interfaces.eth1.neighbours.\"10.1.0.2\"]\n{lines}\n");
+        let key = "key = { id = 1, secret-file = \"a\" }";
+        for (lines, words) in [
+            (of("send = { id = 3, secret-file = \"a\" }"), "give key, or send and receive"),
+            (of(&format!("{key}\nsend = {{ id = 3, secret-file = \"a\" }}")), "give key, or send"),
+            (of("key = { id = 1, secret-file = \"none\" }"), "none: "),
+            (format!("{key}\n{}", of(key)), "key has the same id"),
+            ("[interfaces.eth1.neighbours.r2]\n".to_owned(), "neighbours"),
+        ] {
+            let error = read("wrong", &lines).expect_err("it is wrong");
+            assert!(error.contains(words) && error.contains("eth1"), "{words}: {error}");
+        }
     }
 }

@@ -92,7 +92,7 @@ impl Sender {
         let trust = Trust::Fingerprint(identity.fingerprint());
         let id = network
             .endpoint(node)
-            .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+            .connect(Time::ZERO, address(2), "server", &trust, Token::anyone())
             .expect("the handshake can be started");
         Self {
             node,
@@ -214,7 +214,7 @@ fn run(setting: &Setting, identity: &Identity) -> Outcome {
     let client = Endpoint::new(with(setting.control), [1; 32]);
     let mut senders = vec![Sender::start(&mut network, MEDIA, client, identity)];
     let mut server = Endpoint::new(Configuration::default(), [2; 32]);
-    server.listen(identity, Token::default()).expect("the identity can be used");
+    server.listen(identity, Token::anyone()).expect("the identity can be used");
     network.add(server, address(2));
     network.join(MEDIA, SERVER, &path, &back);
     if setting.beside_cubic {

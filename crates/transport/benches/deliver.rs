@@ -43,8 +43,8 @@ fn pair(options: &Options) -> Done<(Connection, Connection)> {
     let identity = Identity::self_signed(&["localhost"])?;
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = Listener::bind(at, &identity, Token::default(), options)?;
-    let near = connect(listener.local(), "localhost", &trust, Token::default(), options)?;
+    let listener = Listener::bind(at, &identity, Token::anyone(), options)?;
+    let near = connect(listener.local(), "localhost", &trust, Token::anyone(), options)?;
     Ok((near, listener.accept()))
 }
 
@@ -193,13 +193,13 @@ fn many() -> Done {
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options::default();
-    let listener = Listener::bind(at, &identity, Token::default(), &options)?;
+    let listener = Listener::bind(at, &identity, Token::anyone(), &options)?;
     let near = Caller::bind(at, &options)?;
     let before = memory()?;
     let mut flows = Vec::new();
     let mut ends = Vec::new();
     for _ in 0..CONNECTIONS {
-        let connection = near.connect(listener.local(), "localhost", &trust, Token::default())?;
+        let connection = near.connect(listener.local(), "localhost", &trust, Token::anyone())?;
         flows.push(connection.open_flow(FlowConfig::default())?);
         ends.push((connection, listener.accept()));
     }

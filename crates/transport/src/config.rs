@@ -10,6 +10,7 @@ pub use ontempo_mechanisms::congestion::{
 };
 use ontempo_mechanisms::congestion::{Governor, Start, Window};
 
+use crate::buffers::Buffers;
 use crate::qlog::{Qlog, Trace};
 use crate::quic::{
     Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory, StaticWindow,
@@ -134,6 +135,10 @@ pub struct Configuration {
     /// closed with [`CloseReason::Overloaded`](crate::CloseReason::Overloaded), and no connection
     /// is accepted.
     pub receive_memory: Bytes,
+    /// Memory that connections share, also those of other endpoints: a new connection's part replaces
+    /// `limits.bytes`, `limits.unit_bytes` and `send_bytes` where they are larger. `None`: each has
+    /// what they say.
+    pub buffers: Option<Arc<Buffers>>,
     /// Trace of connections; `None`: none.
     pub qlog: Option<Qlog>,
 }
@@ -167,6 +172,7 @@ impl Default for Configuration {
             half_open: 512,
             retry: false,
             receive_memory: Bytes::new(160 << 20),
+            buffers: None,
             qlog: None,
         }
     }
@@ -188,6 +194,14 @@ fn var(value: u64) -> VarInt {
 }
 
 impl Configuration {
+    /// That of a connection with a part of the shared buffers, bytes in each direction.
+    pub(crate) fn with_buffers(mut self, each: u64) -> Self {
+        self.limits.bytes = self.limits.bytes.min(each);
+        self.limits.unit_bytes = self.limits.unit_bytes.min(each);
+        self.send_bytes = self.send_bytes.min(Bytes::new(each));
+        self
+    }
+
     /// Bytes that a peer may send before they are processed.
     pub(crate) fn receive_window(&self) -> u64 {
         self.limits.bytes.saturating_add(MAX_UNIT_HEADER as u64)

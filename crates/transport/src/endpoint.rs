@@ -17,6 +17,7 @@ use ring::hmac;
 
 use crate::address::Aliases;
 use crate::admission::{Admission, Decision, Origin, Places, is_answered};
+use crate::buffers::Part;
 use crate::config::Configuration;
 use crate::connection::{Connection, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
@@ -46,6 +47,8 @@ struct Kept {
     origin: Origin,
     /// Its part of the endpoint's memory, as last counted.
     memory: u64,
+    /// Its part of the shared buffers, once it has a place.
+    buffers: Option<Part>,
 }
 
 /// Memory of a connection that has received nothing, bytes: the QUIC and TLS states. They have 69 kB
@@ -105,6 +108,11 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+/// A connection's part of the shared buffers, as its configuration has it.
+fn part(config: &Configuration) -> Option<Part> {
+    config.buffers.as_ref().map(|buffers| Part::take(buffers, config.limits.bytes))
+}
+
 impl Endpoint {
     /// An endpoint without connections. All its random choices derive from `seed`: outside of
     /// simulations it must come from the system's entropy, since connection ids and token keys
@@ -151,7 +159,8 @@ impl Endpoint {
         let crypto = Arc::new(WatchedServer(Arc::new(quic)));
         self.listening = Some(Listening { crypto, token });
         let seed = self.random.next_u64();
-        let config = self.server_config(seed, SharedAccount::default(), &Trace::default());
+        let unused = (SharedAccount::default(), &Trace::default());
+        let config = self.server_config(&self.config, seed, unused);
         self.stack.set_server_config(config);
         Ok(())
     }
@@ -182,7 +191,8 @@ impl Endpoint {
         let first_id = noq_proto::ConnectionId::new(&random_bytes::<16>(&mut self.random));
         let mut client = ClientConfig::new(Arc::new(WatchedClient(Arc::new(quic))));
         let trace = self.trace(now, &first_id, None);
-        let transport = self.config.transport(self.epoch, seed, (account.clone(), &trace));
+        let config = self.config_of_next();
+        let transport = config.transport(self.epoch, seed, (account.clone(), &trace));
         client.transport_config(Arc::new(transport));
         client.initial_dst_cid_provider(Arc::new(move || first_id));
         let (handle, stack) = self
@@ -190,7 +200,7 @@ impl Endpoint {
             .connect(self.epoch.instant(now), client, remote, name)
             .map_err(ConnectFailed::Address)?;
         let kind = (host_prefix(remote.ip()), false);
-        Ok(self.keep(now, (handle, stack), token, (account, trace), kind))
+        Ok(self.keep(now, (handle, stack, config), token, (account, trace), kind))
     }
 
     /// A connection; `None` if it has ended.
@@ -334,15 +344,25 @@ impl Endpoint {
         qlog.map_or_else(Trace::default, |qlog| qlog.trace(now, id, origin))
     }
 
+    /// The configuration of a connection that begins now.
+    fn config_of_next(&self) -> Arc<Configuration> {
+        match &self.config.buffers {
+            None => Arc::clone(&self.config),
+            Some(buffers) => {
+                Arc::new(Configuration::clone(&self.config).with_buffers(buffers.next()))
+            }
+        }
+    }
+
     fn server_config(
         &self,
+        of: &Configuration,
         seed: u64,
-        account: SharedAccount,
-        trace: &Trace,
+        (account, trace): (SharedAccount, &Trace),
     ) -> Option<Arc<ServerConfig>> {
         let listening = self.listening.as_ref()?;
         let mut config = ServerConfig::with_crypto(listening.crypto.clone());
-        let mut transport = self.config.transport(self.epoch, seed, (account, trace));
+        let mut transport = of.transport(self.epoch, seed, (account, trace));
         transport.crypto_buffer_size(SERVER_CRYPTO_BUFFER);
         config.transport_config(Arc::new(transport));
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
@@ -393,11 +413,12 @@ impl Endpoint {
         let account = SharedAccount::default();
         let trace = self.trace(now, &incoming.orig_dst_cid(), Some(origin));
         let seed = self.random.next_u64();
-        let config = self.server_config(seed, account.clone(), &trace);
+        let own = self.config_of_next();
+        let config = self.server_config(&own, seed, (account.clone(), &trace));
         match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
             Ok((handle, stack)) => {
                 let kind = (origin, true);
-                self.keep(now, (handle, stack), token, (account, trace), kind);
+                self.keep(now, (handle, stack, own), token, (account, trace), kind);
                 self.admission.insert(handle.0, origin, is_validated);
                 self.progress(now, handle.0);
             }
@@ -412,7 +433,7 @@ impl Endpoint {
     fn keep(
         &mut self,
         now: Time,
-        (handle, stack): (ConnectionHandle, noq_proto::Connection),
+        (handle, stack, config): (ConnectionHandle, noq_proto::Connection, Arc<Configuration>),
         token: Token,
         (account, trace): (SharedAccount, Trace),
         (origin, accepted): (Origin, bool),
@@ -423,7 +444,7 @@ impl Endpoint {
         }
         self.generation += 1;
         self.count += 1;
-        let config = self.config.clone();
+        let buffers = (!accepted).then(|| part(&config)).flatten();
         let connection = Connection::new(now, stack, config, token, self.epoch, (account, trace));
         self.connections[place] = Some(Kept {
             connection: Box::new(connection),
@@ -434,6 +455,7 @@ impl Endpoint {
             queued: false,
             origin,
             memory: CONNECTION_COST,
+            buffers,
         });
         self.memory += CONNECTION_COST;
         if !accepted {
@@ -548,6 +570,7 @@ impl Endpoint {
             return;
         }
         kept.has_place = true;
+        kept.buffers = part(kept.connection.configuration());
         self.places.take(origin);
         self.admission.remove(place);
     }

@@ -324,7 +324,7 @@ impl ServerCertVerifier for ByFingerprint {
 ///
 /// It is compared by its digest, so that neither length nor time reveals anything. It
 /// is sent to a server only after the server has been verified.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Token(Vec<u8>);
 
 impl fmt::Debug for Token {
@@ -333,25 +333,42 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A token is too long.
+/// What is wrong with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenTooLong;
+pub enum TokenError {
+    /// It is longer than 256 bytes.
+    TooLong,
+    /// It is empty and so admits everybody, which [`Token::anyone`] says.
+    Empty,
+}
 
-impl fmt::Display for TokenTooLong {
+impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a token has at most {MAX_TOKEN} bytes")
+        match self {
+            Self::TooLong => write!(f, "a token has at most {MAX_TOKEN} bytes"),
+            Self::Empty => f.write_str("an empty token admits everybody"),
+        }
     }
 }
 
-impl std::error::Error for TokenTooLong {}
+impl std::error::Error for TokenError {}
 
 impl Token {
-    /// The token with these bytes; an empty one admits everybody.
+    /// The token with these bytes, 1 to 256.
     ///
     /// # Errors
-    /// If it is longer than 256 bytes.
-    pub fn new(bytes: &[u8]) -> Result<Self, TokenTooLong> {
-        if bytes.len() > MAX_TOKEN { Err(TokenTooLong) } else { Ok(Self(bytes.to_vec())) }
+    /// If there are none, or more.
+    pub fn new(bytes: &[u8]) -> Result<Self, TokenError> {
+        match bytes.len() {
+            0 => Err(TokenError::Empty),
+            1..=MAX_TOKEN => Ok(Self(bytes.to_vec())),
+            _ => Err(TokenError::TooLong),
+        }
+    }
+
+    /// No token: a listener with it admits everybody, and a client presents none.
+    pub fn anyone() -> Self {
+        Self(Vec::new())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -387,7 +404,9 @@ mod tests {
         assert!(token.admits(b"secret"));
         assert!(!token.admits(b"secret "));
         assert!(!token.admits(b""));
-        assert_eq!(Token::new(&[0; 257]), Err(TokenTooLong));
+        assert_eq!(Token::new(&[0; 257]), Err(TokenError::TooLong));
+        assert_eq!(Token::new(b""), Err(TokenError::Empty));
+        assert!(Token::anyone().admits(b"") && !Token::anyone().admits(b"secret"));
     }
 
     #[test]

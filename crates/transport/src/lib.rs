@@ -15,6 +15,7 @@
 
 mod address;
 mod admission;
+mod buffers;
 mod close;
 mod config;
 mod connection;
@@ -32,6 +33,7 @@ mod seeded;
 pub mod simulated;
 pub mod wire;
 
+pub use buffers::Buffers;
 pub use close::{CloseReason, Closed};
 pub use config::{
     Configuration, Congestion, CongestionName, DelayedAcks, Limits, PacingConfig, ParameterError,
@@ -45,7 +47,7 @@ pub use endpoint::{ConnectionId, Endpoint};
 pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
 pub use file::open_own;
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
-pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenTooLong, Trust};
+pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenError, Trust};
 pub use noq_proto::EcnCodepoint;
 pub use output::{Output, OutputFolder};
 pub use qlog::{MAX_TRACE_BYTES, MAX_TRACES, Qlog, QlogError};

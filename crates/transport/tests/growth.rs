@@ -51,7 +51,7 @@ impl World {
     fn new() -> Self {
         let identity = Identity::self_signed(&["server"]).expect("made");
         let mut server = Endpoint::new(Configuration::default(), [2; 32]);
-        server.listen(&identity, Token::default()).expect("usable");
+        server.listen(&identity, Token::anyone()).expect("usable");
         let mut network = Network::new(1);
         let client = network.add(Endpoint::new(Configuration::default(), [1; 32]), address(1));
         let server = network.add(server, address(2));
@@ -62,7 +62,7 @@ impl World {
         for _ in 0..CONNECTIONS {
             let now = world.network.now();
             let client = world.network.endpoint(0);
-            client.connect(now, address(2), "server", &trust, Token::default()).expect("begun");
+            client.connect(now, address(2), "server", &trust, Token::anyone()).expect("begun");
             world.network.flush(0);
             world.run(Duration::from_millis(100));
         }

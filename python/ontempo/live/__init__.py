@@ -17,11 +17,11 @@ one program::
             await connection.close("received")
 
     async def main():
-        async with live.listen("127.0.0.1:0", token="secret") as listener:
+        async with live.listen("127.0.0.1:0") as listener:
             playing = asyncio.create_task(play(listener))
             address = f"127.0.0.1:{listener.local[1]}"
-            trust = listener.fingerprint
-            async with live.connect(address, trust=trust, token="secret") as connection:
+            known = {"trust": listener.fingerprint, "token": listener.token}
+            async with live.connect(address, **known) as connection:
                 config = live.FlowConfig(reliability=live.Reliability.DEADLINE)
                 async with connection.open_flow(config) as flow:
                     keyframe = await flow.send(b"keyframe", lifetime_s=5)

@@ -1,6 +1,7 @@
 """Checks of arguments, whose errors are sentences."""
 
 import math
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import SupportsIndex, TypeAlias
 
@@ -57,6 +58,20 @@ def octets(data: Data) -> bytes:
 def secret(token: str | Data) -> bytes:
     """A token's bytes."""
     return token.encode() if isinstance(token, str) else octets(token)
+
+
+def admitted(token: str | Data | None, anyone: bool) -> bytes:
+    """The token of a listener: that which is given, none, or a new one of 128 random bits."""
+    if token is None:
+        return b"" if anyone else secrets.token_hex(16).encode()
+    if not (given := secret(token)):
+        raise ValueError(
+            "token is empty, which admits anybody: leave it out for a random one, or say"
+            " anyone=True"
+        )
+    if anyone:
+        raise ValueError("anyone=True admits every client: leave out token")
+    return given
 
 
 def address(text: str, *, listening: bool) -> tuple[str | None, int]:

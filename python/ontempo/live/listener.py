@@ -8,7 +8,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from ontempo._native import Identity, LiveConnection, LiveListener, PendingResult, Waker, bind
 
 from .bridge import Bridge, Keyed, Waitable, bridge, result_of
-from .checks import Data, address, secret
+from .checks import Data, address, admitted
 from .connection import Connection
 from .contexts import Closing, Opening
 from .errors import ClosedError, CloseReason
@@ -110,33 +110,45 @@ class Listener(BaseListener[LiveConnection, Connection]):
     An ``async with`` block closes it at its end; its connections stay open.
     """
 
-    def __init__(self, native: LiveListener, bridge: Bridge, identity: Identity) -> None:
+    def __init__(
+        self, native: LiveListener, bridge: Bridge, identity: Identity, token: bytes
+    ) -> None:
         super().__init__(native, bridge, Connection)
         self._identity = identity
+        self._token = token
 
     @property
     def fingerprint(self) -> str:
         """Its certificate's fingerprint, by which clients can verify it."""
         return self._identity.fingerprint
 
+    @property
+    def token(self) -> bytes:
+        """The secret that clients must send; empty with ``anyone=True``."""
+        return self._token
+
 
 def listen(
     address: str = ":4433",
     *,
     identity: Identity | None = None,
-    token: str | Data = b"",
+    token: str | Data | None = None,
+    anyone: bool = False,
     options: Options | None = None,
 ) -> Opening[Listener]:
     """Listen at ``HOST:PORT``, or at every address (``:PORT``); port 0 chooses a free one.
 
     Await it, or enter it by ``async with``. `identity` is this side's certificate and key; by
-    default a new self-signed certificate. `token` is the secret that clients must send, at most 256
-    bytes; with an empty one every client may connect.
+    default a new self-signed certificate. `token` is the secret that clients must send, 1 to 256
+    bytes; by default a new one of 128 random bits, which `Listener.token` returns. With `anyone`
+    every client may connect, without a token.
 
     Raises `BindError` where the socket cannot be bound; `ValueError` or `TypeError` for a wrong
     argument.
     """
-    return Opening(lambda: _listen(address, identity, secret(token), options or Options()))
+    return Opening(
+        lambda: _listen(address, identity, admitted(token, anyone), options or Options())
+    )
 
 
 async def _listen(at: str, identity: Identity | None, token: bytes, options: Options) -> Listener:
@@ -145,4 +157,4 @@ async def _listen(at: str, identity: Identity | None, token: bytes, options: Opt
     made = bridge()
     place = address(at, listening=True)
     native = await result_of(made, bind(place, identity, token, options, made.waker))
-    return Listener(native, made, identity)
+    return Listener(native, made, identity, token)

@@ -26,8 +26,8 @@ pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::profiles::Profiles;
 pub(crate) use self::qosockets::{
-    At, Gateway, Netvideo, NetvideoCommand, OutputOptions, Quality, Receiver, Service, Tg,
-    TgCommand, Transport,
+    At, BetweenGateways, Gateway, Netvideo, NetvideoCommand, OutputOptions, Quality, Receiver,
+    Service, Tg, TgCommand, Transport,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, FlowOptions, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd,

@@ -112,6 +112,15 @@ pub(crate) enum Transport {
     Quic,
 }
 
+/// The transport between two gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BetweenGateways {
+    /// QUIC, encrypted
+    Quic,
+    /// TCP, without authentication
+    Tcp,
+}
+
 /// The receiver of messages, and the transport to it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Receiver {
@@ -210,10 +219,11 @@ pub(crate) struct Gateway {
     /// Address to listen at: for TCP clients with --to, for the other gateway with --server
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: String,
-    /// The other gateway
+    /// The other gateway: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or a name or
+    /// an address, and a port
     #[arg(
         long,
-        value_name = "HOST:PORT",
+        value_name = "URL|HOST:PORT",
         conflicts_with = "server",
         required_unless_present = "server"
     )]
@@ -221,9 +231,30 @@ pub(crate) struct Gateway {
     /// The TCP server to connect to
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
-    /// Relay for anybody who reaches the address, which is not a loopback
+    /// Transport between the gateways
+    #[arg(long, value_name = "TRANSPORT", default_value = "quic")]
+    pub(crate) over: BetweenGateways,
+    /// Over QUIC, with --to: the other gateway's fingerprint, which it prints when it starts
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["insecure", "server"])]
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Over QUIC, with --to: do not verify the other gateway, and send it the token: only for tests
+    #[arg(long, conflicts_with = "server")]
+    pub(crate) insecure: bool,
+    /// Over QUIC, with --server: file of certificate and key (PEM), created if missing; default: a new
+    /// certificate at each start
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    pub(crate) identity: Option<PathBuf>,
+    /// With --server and without a token a random one is made, and printed as part of the other
+    /// gateway's command line.
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
+    /// Relay for anybody who reaches the address: with --server over QUIC any gateway, without a token;
+    /// else at an address other than a loopback
     #[arg(long)]
     pub(crate) anyone: bool,
+    /// Over QUIC, with --server: also print the URL, with the token, as a QR code
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) qr: bool,
     /// Direction that the specification applies to, as seen by the client
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub(crate) direction: FlowDirection,

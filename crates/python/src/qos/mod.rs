@@ -56,7 +56,11 @@ fn closed(error: &io::Error) -> Closed {
 
 /// How a QUIC connection ended whose set-up failed, if one did.
 fn close_reason(error: &SetupError) -> Option<Closed> {
-    let SetupError::Io(error) = error else { return None };
+    let error = match error {
+        SetupError::NotAdmitted(closed) => return Some(closed.clone()),
+        SetupError::Io(error) => error,
+        _ => return None,
+    };
     match quic_error(error)? {
         live::Error::NotConnected { closed, .. } | live::Error::Closed(closed) => {
             Some(closed.clone())
@@ -70,7 +74,9 @@ fn failure(error: &SetupError) -> PyErr {
     let sentence = error.to_string();
     match error {
         SetupError::Contradiction(_) => errors::SpecificationError::new_err(sentence),
-        SetupError::CongestionNotChoosable(_) => PyValueError::new_err(sentence),
+        SetupError::CongestionNotChoosable(_) | SetupError::NotReliable => {
+            PyValueError::new_err(sentence)
+        }
         SetupError::Disagreement(_) => errors::DisagreementError::new_err(sentence),
         SetupError::Io(error) if matches!(quic_error(error), Some(live::Error::Identity(_))) => {
             errors::IdentityError::new_err(sentence)

@@ -185,6 +185,7 @@ impl QosOptionsFields {
             hysteresis: Hysteresis { begins_after: self.begins_after, ends_after: self.ends_after },
             ladder: self.ladder.as_ref().map(ladder).transpose()?,
             setup_timeout: Wall::from_secs_f64(self.setup_timeout_s),
+            ..QosOptions::default()
         })
     }
 }

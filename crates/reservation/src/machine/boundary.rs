@@ -159,6 +159,8 @@ pub(super) struct Envelope {
     pub(super) interface: InterfaceId,
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
+    /// The neighbour for which the message is sealed; for a PATH, the one to which the route leads.
+    pub(super) neighbour: Option<IpAddr>,
     pub(super) router_alert: bool,
     pub(super) ttl: u8,
 }

@@ -14,7 +14,7 @@ use super::shares::Usage;
 use super::state::{Neighbour, NeighbourMessageId, SessionState};
 use super::timers::{Timer, Timers};
 use super::unopened::Unopened;
-use crate::integrity::Verdict;
+use crate::integrity::{Audience, Verdict};
 use crate::message::{Ack, Body, Cause, Message, Session, Unknown};
 
 /// Queued events about dropped packets, at most: invalid packets must not fill the memory.
@@ -59,6 +59,8 @@ pub(super) struct Interface {
     pub(super) admission: AdmissionControl,
     pub(super) errors: Budget,
     pub(super) confirmations: Budget,
+    /// Errors that come by it and that applications are told.
+    pub(super) told_errors: Budget,
     pub(super) free_handles: BTreeSet<u16>,
     last_handle: u16,
 }
@@ -176,6 +178,7 @@ impl<R: Routes> Machine<R> {
             admission,
             errors: Budget::default(),
             confirmations: Budget::default(),
+            told_errors: Budget::default(),
             free_handles: BTreeSet::new(),
             last_handle: 0,
         };
@@ -273,6 +276,7 @@ impl<R: Routes> Machine<R> {
             return Ok(false);
         }
         let peer = packet_info.neighbour(hop_of(message));
+        let audience = audience_of(message);
         if self.is_ours(peer.1) {
             return Err("a message of this node has come back".to_owned());
         }
@@ -285,14 +289,20 @@ impl<R: Routes> Machine<R> {
             let Some(guard) = interface.and_then(|known| known.config.guard.as_mut()) else {
                 continue;
             };
-            match guard.check(now, peer.1, payload, response) {
+            // An answer has the key of the question.
+            let asked = |audience| guard.receiving_id(peer.1, audience);
+            let audience = match &message.body {
+                Body::Response { key, .. } if asked(Audience::Many) == Some(*key) => Audience::Many,
+                _ => audience,
+            };
+            match guard.check(now, (peer.1, audience), payload, response) {
                 Verdict::Accept => {}
                 Verdict::Refuse(refusal, _) if id != incoming => {
                     return Err(format!("{refusal}, of the interface that its RSVP_HOP names"));
                 }
                 Verdict::Refuse(refusal, challenge) => {
-                    let key = guard.receiving_id(peer.1);
-                    if let Some(cookie) = challenge {
+                    let key = guard.receiving_id(peer.1, audience);
+                    if let Some((cookie, key)) = challenge.zip(key) {
                         self.transmit_open(peer, &Message::new(Body::Challenge { key, cookie }));
                     }
                     return Err(refusal.to_string());
@@ -308,8 +318,9 @@ impl<R: Routes> Machine<R> {
         let own = self.address(peer.0, peer.1);
         let interface = self.interfaces.get(&peer.0);
         let guard = interface.and_then(|known| known.config.guard.as_ref());
-        if own.zip(guard).is_some_and(|(own, guard)| guard.sending_id(own) == key) {
-            self.send_plain(peer, Body::Response { key, cookie: cookie.to_vec() });
+        let challenged = own.zip(guard).and_then(|(own, guard)| guard.challenged(own, peer.1, key));
+        if let Some(sealed_for) = challenged {
+            self.respond(peer, sealed_for, Body::Response { key, cookie: cookie.to_vec() });
             self.hasten_summary(now, peer);
         }
     }
@@ -480,6 +491,16 @@ fn named_interfaces(message: &Message, found: &mut BTreeSet<InterfaceId>) {
         }
         _ => {}
     }
+}
+
+/// For whom a message is: PATH and PathTear to a multicast group have many receivers.
+fn audience_of(message: &Message) -> Audience {
+    let session = match &message.body {
+        Body::Path(path) => path.session,
+        Body::PathTear(tear) => tear.session,
+        _ => return Audience::One,
+    };
+    if session.destination.is_multicast() { Audience::Many } else { Audience::One }
 }
 
 /// The address in the RSVP_HOP object, which all messages but some have.

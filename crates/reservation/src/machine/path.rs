@@ -360,7 +360,7 @@ impl<R: Routes> Machine<R> {
             if previous.0 != InterfaceId::LOCAL && !self.serves_others(packet_info.interface) {
                 return Err(NOT_TRUSTED);
             }
-            self.send_path_err(now, previous, error.clone());
+            self.send_path_err(now, packet_info.interface, previous, error.clone());
         }
         Ok(())
     }

@@ -240,7 +240,7 @@ impl<R: Routes> Machine<R> {
         in_place: bool,
     ) {
         let error = ErrorSpec { in_place, ..self.error(next, session, cause) };
-        self.send_resv_err(now, session, next, style, flow, error);
+        self.send_resv_err(now, (session, InterfaceId::LOCAL), next, style, flow, error);
     }
 
     pub(super) fn on_resv_tear(
@@ -296,7 +296,8 @@ impl<R: Routes> Machine<R> {
                 let is_guilty = !admission || !is_smaller(&flow.flowspec, &refused);
                 if is_guilty || next.0 == InterfaceId::LOCAL {
                     let error = ErrorSpec { not_guilty: !is_guilty, ..failed.error };
-                    machine.send_resv_err(now, &failed.session, next, style, flow, error);
+                    let drawn = (&failed.session, packet_info.interface);
+                    machine.send_resv_err(now, drawn, next, style, flow, error);
                 }
             }
             if admission {

@@ -39,6 +39,7 @@ impl<R: Routes> Machine<R> {
             interface,
             source: self.address(interface, destination)?,
             destination,
+            neighbour: Some(destination),
             router_alert: false,
             ttl: self.config.ttl,
         })
@@ -82,8 +83,18 @@ impl<R: Routes> Machine<R> {
     }
 
     /// Sends a message without MESSAGE_ID to a neighbour.
-    pub(super) fn send_message(&mut self, to: Neighbour, mut message: Message) {
+    pub(super) fn send_message(&mut self, to: Neighbour, message: Message) {
+        self.send_sealed_for(to, Some(to.1), message);
+    }
+
+    /// Answers a Challenge, with the key that is meant.
+    pub(super) fn respond(&mut self, to: Neighbour, sealed_for: Option<IpAddr>, body: Body) {
+        self.send_sealed_for(to, sealed_for, Message::new(body));
+    }
+
+    fn send_sealed_for(&mut self, to: Neighbour, neighbour: Option<IpAddr>, mut message: Message) {
         let Some(envelope) = self.envelope(to) else { return };
+        let envelope = Envelope { neighbour, ..envelope };
         message.send_ttl = envelope.ttl;
         message.refresh_reduction =
             self.interfaces.get(&to.0).is_some_and(|known| known.config.refresh_reduction);
@@ -103,9 +114,13 @@ impl<R: Routes> Machine<R> {
         let Some(interface) = self.interfaces.get_mut(&envelope.interface) else { return };
         let payload = match &mut interface.config.guard {
             None => bytes.to_vec(),
-            Some(guard) => match own.and_then(|own| guard.seal(own, bytes)) {
+            Some(guard) => match own.and_then(|own| guard.seal(own, envelope.neighbour, bytes)) {
                 Some(sealed) => sealed,
-                None => return,
+                None => {
+                    let (by, to) = (envelope.interface, envelope.destination);
+                    self.dropped(by, to, "there is no key for a message to this address");
+                    return;
+                }
             },
         };
         self.transmits.push_back(Transmit {
@@ -122,7 +137,7 @@ impl<R: Routes> Machine<R> {
     pub(super) fn transmit_open(&mut self, to: Neighbour, message: &Message) {
         let Some(envelope) = self.envelope(to) else { return };
         let Ok(payload) = message.encode() else { return };
-        let Envelope { interface, source, destination, router_alert, ttl } = envelope;
+        let Envelope { interface, source, destination, router_alert, ttl, .. } = envelope;
         self.transmits.push_back(Transmit {
             interface,
             source,
@@ -139,20 +154,22 @@ impl<R: Routes> Machine<R> {
         path: &PathState,
         sender: &Sender,
         session: &Session,
-        by: InterfaceId,
+        next: NextHop,
     ) -> Option<(Envelope, Hop)> {
         let ttl = match path.incoming {
             InterfaceId::LOCAL => self.config.ttl,
             _ => path.ttl.checked_sub(1).filter(|&ttl| ttl > 0)?,
         };
         let envelope = Envelope {
-            interface: by,
+            interface: next.interface,
             source: sender.address,
             destination: session.destination,
+            // A group's neighbours must all be able to check the seal.
+            neighbour: (!session.destination.is_multicast()).then_some(next.gateway),
             router_alert: true,
             ttl,
         };
-        Some((envelope, self.hop(by, session.destination)?))
+        Some((envelope, self.hop(next.interface, session.destination)?))
     }
 
     /// Sends a sender's PATH by one outgoing interface, or by all.
@@ -165,14 +182,14 @@ impl<R: Routes> Machine<R> {
         only: Option<InterfaceId>,
     ) {
         let Some(path) = state.paths.get_mut(sender) else { return };
-        let leads: Vec<InterfaceId> = path.outgoing.iter().map(|hop| hop.interface).collect();
-        for by in leads {
+        for next in path.outgoing.clone() {
+            let by = next.interface;
             if by == InterfaceId::LOCAL || only.is_some_and(|only| only != by) {
                 continue;
             }
             let mut ours = path.sent.remove(&by).unwrap_or_default();
             self.forget(&mut ours);
-            let Some((envelope, hop)) = self.downstream(path, sender, session, by) else {
+            let Some((envelope, hop)) = self.downstream(path, sender, session, next) else {
                 continue;
             };
             let body = Body::Path(Path {
@@ -258,8 +275,8 @@ impl<R: Routes> Machine<R> {
         path: &PathState,
         hops: &[NextHop],
     ) {
-        for by in hops.iter().map(|hop| hop.interface) {
-            if let Some((envelope, hop)) = self.downstream(path, sender, session, by) {
+        for next in hops {
+            if let Some((envelope, hop)) = self.downstream(path, sender, session, *next) {
                 let tear = PathTear { session: *session, hop, sender: *sender };
                 self.send(now, envelope, Body::PathTear(tear), &[], None);
             }
@@ -337,17 +354,28 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::ResvTear(tear), &[], None);
     }
 
-    /// Sends ResvErr to a next hop, or an event to an application.
+    /// Whether an application is told an error that came by this interface: a neighbour must not
+    /// fill what applications have not read.
+    fn may_tell_error(&mut self, now: Time, drawn_by: InterfaceId) -> bool {
+        let drawing = self.interfaces.get_mut(&drawn_by);
+        drawing.is_none_or(|known| known.told_errors.take(now))
+    }
+
+    /// Sends ResvErr to a next hop, or an event to an application; `drawn_by` is the interface by
+    /// which the error came, or [`InterfaceId::LOCAL`].
     pub(super) fn send_resv_err(
         &mut self,
         now: Time,
-        session: &Session,
+        (session, drawn_by): (&Session, InterfaceId),
         next: Neighbour,
         style: Style,
         flow: Descriptor,
         error: ErrorSpec,
     ) {
         if next.0 == InterfaceId::LOCAL {
+            if !self.may_tell_error(now, drawn_by) {
+                return;
+            }
             self.events.push_back(Event::ResvError { session: *session, flow, error });
             return;
         }
@@ -391,9 +419,18 @@ impl<R: Routes> Machine<R> {
         self.interfaces.get_mut(&to.0).is_some_and(|known| known.errors.take(now))
     }
 
-    /// Sends PathErr to a previous hop, or an event to an application.
-    pub(super) fn send_path_err(&mut self, now: Time, previous: Neighbour, body: PathErr) {
+    /// Sends PathErr to a previous hop, or an event to an application, as of a ResvErr.
+    pub(super) fn send_path_err(
+        &mut self,
+        now: Time,
+        drawn_by: InterfaceId,
+        previous: Neighbour,
+        body: PathErr,
+    ) {
         if previous.0 == InterfaceId::LOCAL {
+            if !self.may_tell_error(now, drawn_by) {
+                return;
+            }
             let PathErr { session, sender, error, .. } = body;
             self.events.push_back(Event::PathError { session, sender, error });
             return;
@@ -438,6 +475,7 @@ impl<R: Routes> Machine<R> {
             interface: next.interface,
             source,
             destination: conf.confirm,
+            neighbour: Some(next.gateway),
             router_alert: true,
             ttl: self.config.ttl,
         };

@@ -169,7 +169,7 @@ impl<R: Routes> Machine<R> {
         }
         for (next, style, flow) in affected {
             let error = ErrorSpec { in_place, ..self.error(next, session, cause) };
-            self.send_resv_err(now, session, next, style, flow, error);
+            self.send_resv_err(now, (session, InterfaceId::LOCAL), next, style, flow, error);
         }
     }
 

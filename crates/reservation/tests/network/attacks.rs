@@ -7,7 +7,8 @@ use ontempo_foundation::Duration;
 use ontempo_reservation::local::Room;
 use ontempo_reservation::machine::{Arrival, Census, Config, Event, InterfaceId, Transmit};
 use ontempo_reservation::message::{
-    Body, Descriptor, Hop, Message, Path, RawObject, Resv, ResvTear, Session, Style,
+    Body, Cause, Descriptor, ErrorSpec, Hop, Message, Path, PathErr, RawObject, Resv, ResvErr,
+    ResvTear, Session, Style,
 };
 
 use super::world::{Settings, World};
@@ -372,4 +373,45 @@ fn a_status_of_many_sessions_lists_the_first_and_stays_small() {
     assert!(bytes < 1 << 20, "{bytes} bytes");
     let few = machine.sessions_within(Room { places: 1_000, bytes: 1_000 });
     assert!(few.iter().map(|session| session.paths.len()).sum::<usize>() <= 10);
+}
+
+/// Of each kind of error, how often the applications of a node were told.
+fn told(world: &World, node: usize) -> [usize; 2] {
+    let count = |is_counted: fn(&Event) -> bool| {
+        world.events.iter().filter(|(_, at, event)| *at == node && is_counted(event)).count()
+    };
+    [
+        count(|event| matches!(event, Event::PathError { .. })),
+        count(|event| matches!(event, Event::ResvError { .. })),
+    ]
+}
+
+#[test]
+fn errors_that_a_neighbour_draws_are_told_to_applications_at_a_rate() {
+    let (mut world, to, from) = line(Settings::default(), 50_000.0);
+    world.run_for(Duration::from_secs(3));
+    let cause = Cause::Bandwidth;
+    let flood = |world: &mut World| {
+        for _ in 0..5_000 {
+            let (incoming, source) = (world.interface(0, 1), world.address(0, 1));
+            let error = ErrorSpec { node: source, in_place: false, not_guilty: false, cause };
+            let traffic = traffic(50_000.0);
+            let path_err = Body::PathErr(PathErr { session: to, error, sender: from, traffic });
+            let bytes = Message::new(path_err).encode().expect("it fits");
+            deliver(world, 0, incoming, source, &bytes);
+            let (incoming, source) = (world.interface(3, 2), world.address(2, 0));
+            let error = ErrorSpec { node: source, in_place: true, ..error };
+            let flow = Descriptor { flowspec: load(50_000.0), filters: vec![from] };
+            let hop = Hop { address: source, interface: incoming.0 };
+            let (scope, style) = (Vec::new(), Style::FixedFilter);
+            let resv_err = ResvErr { session: to, hop, error, scope, style, flow };
+            let bytes = Message::new(Body::ResvErr(resv_err)).encode().expect("it fits");
+            deliver(world, 3, incoming, source, &bytes);
+        }
+    };
+    flood(&mut world);
+    assert_eq!((told(&world, 0)[0], told(&world, 3)[1]), (200, 200), "at once");
+    world.run_for(Duration::from_secs(2));
+    flood(&mut world);
+    assert_eq!((told(&world, 0)[0], told(&world, 3)[1]), (400, 400), "100 a second");
 }

@@ -20,6 +20,7 @@ fn settings(seed: u64) -> Settings {
         config: Config { refresh: REFRESH, ..Config::default() },
         refresh_reduction: !seed.is_multiple_of(2),
         sealed: seed.is_multiple_of(5),
+        own_keys: seed.is_multiple_of(10),
     }
 }
 

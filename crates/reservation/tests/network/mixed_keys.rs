@@ -1,16 +1,18 @@
-//! Attackers on a link without a key, at nodes whose other links have one: what a neighbour with the
-//! key has made stays as it is. What they draw from a node has a rate.
+//! Attackers on a link without a key, at nodes whose other links have one, and a neighbour with a key
+//! of its own that speaks for another: what a neighbour with the key has made stays as it is. What
+//! they draw from a node has a rate.
 
 use std::net::IpAddr;
 
 use ontempo_foundation::Duration;
+use ontempo_reservation::integrity::{self, Algorithm, Key, Seal};
 use ontempo_reservation::machine::{Arrival, Config, Event, InterfaceId};
 use ontempo_reservation::message::{
-    Body, Cause, Descriptor, ErrorSpec, Hop, Message, MessageId, Path, PathErr, Resv, ResvConf,
-    Sender, Session, Style,
+    Body, Cause, Descriptor, ErrorSpec, Hop, Message, MessageId, Path, PathErr, PathTear, Resv,
+    ResvConf, Sender, Session, Style,
 };
 
-use super::world::{Settings, World};
+use super::world::{Settings, World, own_key, shared_key};
 use super::{announce, load, reserve, sender, session, traffic};
 
 /// Sender, router, router, receiver, and an attacker's link to the first router and the receiver.
@@ -382,4 +384,99 @@ fn a_path_error_by_an_interface_without_a_key_is_not_forwarded_for_others() {
     deliver(&mut world, 1, incoming, source, &Message::new(Body::PathErr(body)));
     assert_eq!(sent(&world, 1, None, is_path_err), 0);
     assert!(was_dropped(&world, 1, "not trusted"));
+}
+
+/// Delivers a message of a neighbour's address, sealed with a key.
+fn deliver_sealed(
+    world: &mut World,
+    (node, interface): (usize, InterfaceId),
+    source: IpAddr,
+    message: &Message,
+    (key, sequence): (&Key, u64),
+) {
+    let payload = message.encode().expect("it fits");
+    let sealed = integrity::seal(&payload, key, Seal { handshake: true, sequence });
+    let payload = sealed.expect("it fits");
+    world.call(node, |machine, now| {
+        machine.on_packet(now, Arrival { interface, source, ttl: 64, payload: &payload });
+    });
+}
+
+#[test]
+fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_of_the_same_link() {
+    let settings = Settings { sealed: true, own_keys: true, ..Settings::default() };
+    let mut world = World::new(1, 4, &LINKS[..3], settings);
+    let to = session(world.address(2, 1));
+    let from = sender(world.host(0));
+    reserve(&mut world, 3, to, from, 50_000.0);
+    announce(&mut world, 0, to, 50_000.0);
+    world.run_for(Duration::from_secs(3));
+    assert!(stands(&world), "neighbours with keys of their own reserve");
+    // At the first router: the sender is a neighbour on link 0, and so is a third node.
+    let (sender_end, third) = (world.address(0, 0), world.address(0, 2));
+    let incoming = world.interface(1, 0);
+    let hop = Hop { address: sender_end, interface: 0 };
+    let tear = Message::new(Body::PathTear(PathTear { session: to, hop, sender: from }));
+    let smaller = {
+        let mut message = path(to, sender_end, from);
+        if let Body::Path(path) = &mut message.body {
+            path.traffic = traffic(1_000.0);
+        }
+        message
+    };
+    let (pair, of_third) = (own_key(0, 0), own_key(0, 2));
+    let renamed = Key::new(2, Algorithm::HmacSha256, b"of the third of link 0".to_vec());
+    let known = [
+        // Its own key under its own name and the other's, under the other's number, and that of all.
+        of_third.of_sender(third),
+        of_third.of_sender(sender_end),
+        renamed.of_sender(sender_end),
+        shared_key().of_sender(sender_end),
+        shared_key().of_sender(third),
+    ];
+    let before = (world.changes, world.towards(1, 2)[0].rate);
+    for key in &known {
+        for message in [&tear, &smaller] {
+            for source in [sender_end, third] {
+                world.events.clear();
+                let sealed = (key, 1 << 60);
+                deliver_sealed(&mut world, (1, incoming), source, message, sealed);
+                assert!(was_dropped(&world, 1, "the message's"), "{:?}", world.events);
+            }
+        }
+    }
+    // Longer than the cleanup timeout of 157.5 s: what it said has used up no numbers of the other.
+    for _ in 0..20 {
+        world.run_for(Duration::from_secs(10));
+        assert!(stands(&world), "at {:?}", world.now);
+    }
+    assert_eq!((world.changes, world.towards(1, 2)[0].rate), before);
+    // Who has the sender's key ends it.
+    let sealed = (&pair.of_sender(sender_end), 1 << 60);
+    world.events.clear();
+    deliver_sealed(&mut world, (1, incoming), sender_end, &tear, sealed);
+    assert!(!was_dropped(&world, 1, ""), "{:?}", world.events);
+    assert!(world.towards(1, 2).is_empty(), "the attack would work with the right key");
+}
+
+#[test]
+fn to_a_group_neighbours_with_keys_of_their_own_use_that_of_the_interface() {
+    let group = IpAddr::from([224, 1, 2, 3]);
+    let settings = Settings { sealed: true, own_keys: true, ..Settings::default() };
+    let mut world = World::new(1, 4, &[(0, 1), (1, 2), (1, 3)], settings);
+    world.join(group, 2);
+    world.join(group, 3);
+    let to = session(group);
+    let from = announce(&mut world, 0, to, 50_000.0);
+    for receiver in [2, 3] {
+        reserve(&mut world, receiver, to, from, 50_000.0);
+    }
+    world.run_for(Duration::from_secs(40));
+    assert_eq!((world.towards(0, 1).len(), world.towards(1, 2).len()), (1, 1));
+    // A PATH to a group that is sealed for one neighbour alone is refused.
+    let (hop, incoming) = (world.address(0, 0), world.interface(1, 0));
+    let pair = own_key(0, 0).of_sender(hop);
+    world.events.clear();
+    deliver_sealed(&mut world, (1, incoming), hop, &path(to, hop, from), (&pair, 1 << 60));
+    assert!(was_dropped(&world, 1, "Key Identifier"));
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
-use ontempo_reservation::integrity::{Algorithm, Guard, Key};
+use ontempo_reservation::integrity::{Algorithm, Guard, Key, NeighbourKeys};
 use ontempo_reservation::machine::{
     Arrival, Config, ControlRequest, ErrorTerms, Event, Handle, InterfaceConfig, InterfaceId,
     Machine, NextHop, Reservation, Routes, Transmit,
@@ -42,11 +42,25 @@ pub(super) struct Settings {
     pub(super) config: Config,
     pub(super) refresh_reduction: bool,
     pub(super) sealed: bool,
+    /// Neighbours have keys of their own, [`own_key`] of their link and end, beside the interface's;
+    /// on each link there is a third one.
+    pub(super) own_keys: bool,
+}
+
+/// The key of all nodes of a link.
+pub(super) fn shared_key() -> Key {
+    Key::new(1, Algorithm::HmacMd5, b"of the testbed".to_vec())
+}
+
+/// The key that a node shares with a neighbour: 2, the third end of the link, or the other end.
+pub(super) fn own_key(link: usize, neighbour: usize) -> Key {
+    let (id, name) = if neighbour == 2 { (3, "third") } else { (2, "pair") };
+    Key::new(id, Algorithm::HmacSha256, format!("of the {name} of link {link}").into_bytes())
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { config: Config::default(), refresh_reduction: true, sealed: false }
+        Self { config: Config::default(), refresh_reduction: true, sealed: false, own_keys: false }
     }
 }
 
@@ -154,7 +168,6 @@ impl World {
             let mut addresses = vec![self.address(link, end)];
             let joined = self.groups.iter().filter(|(_, members)| members.contains(&node));
             addresses.extend(joined.map(|(group, _)| *group));
-            let key = Key::new(1, Algorithm::HmacMd5, b"of the testbed".to_vec());
             let sealed = self.settings.sealed && !self.open_links.contains(&link);
             let first = if self.clocks_behind { 1 } else { self.restarts << 32 };
             let config = InterfaceConfig {
@@ -166,7 +179,15 @@ impl World {
                 mtu: 1500,
                 guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
                 refresh_reduction: self.settings.refresh_reduction,
-                guard: sealed.then(|| Guard::new(key, first, true, 8)),
+                guard: sealed.then(|| {
+                    let guard = Guard::new(shared_key(), first, true, 8);
+                    let others = [1 - end, 2].into_iter().filter(|_| self.settings.own_keys);
+                    others.fold(guard, |guard, other| {
+                        let key = own_key(link, other);
+                        let keys = NeighbourKeys { send: key.clone(), receive: key };
+                        guard.with_neighbour(self.address(link, other), keys)
+                    })
+                }),
             };
             machine.add_interface(InterfaceId(link as u32), config);
         }

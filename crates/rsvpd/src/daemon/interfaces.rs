@@ -1,7 +1,6 @@
 //! Interfaces that appear, change and disappear.
 
 use ontempo_foundation::{Bytes, Duration, Rate};
-use ontempo_reservation::integrity::Guard;
 use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 
 use super::state::{Daemon, time_of_day};
@@ -68,7 +67,7 @@ impl Daemon<'_> {
                 ));
             }
         }
-        if config.secret.is_none() && !self.config.trust_network {
+        if !config.is_authenticated() && !self.config.trust_network {
             (self.log)(&format!(
                 "{name}: has no key: only this host's applications are served; a router needs a \
                  key, or --trust-network"
@@ -93,7 +92,7 @@ fn interface_config(
     neighbours: usize,
 ) -> InterfaceConfig {
     let mtu = Bytes::new(u64::from(new.mtu));
-    let guard = config.secret.clone().map(|key| Guard::new(key, time_of_day(), true, neighbours));
+    let guard = config.guard(time_of_day(), neighbours);
     InterfaceConfig {
         addresses: new.addresses.clone(),
         reservable: config.reservable(),

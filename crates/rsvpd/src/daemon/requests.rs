@@ -241,7 +241,7 @@ impl Daemon<'_> {
             reservable: config.reservable().as_bits_per_sec(),
             reserved: self.machine.reserved(id).as_bits_per_sec(),
             latency_us: config.latency.map(|latency| latency.as_nanos() / 1_000),
-            authenticated: config.secret.is_some(),
+            authenticated: config.is_authenticated(),
             adopted: self.enforcement.adopted(id),
             enforced: room.list(enforced),
         }

@@ -48,9 +48,9 @@ impl World {
         let limits = config.limits;
         let mut villain = Endpoint::new(Configuration::default(), [seed as u8; 32]);
         let mut victim = Endpoint::new(config, [seed as u8 + 1; 32]);
-        victim.listen(identity, Token::default()).unwrap();
+        victim.listen(identity, Token::anyone()).unwrap();
         let trust = Trust::Fingerprint(identity.fingerprint());
-        let id = villain.connect(Time::ZERO, address(2), "a", &trust, Token::default()).unwrap();
+        let id = villain.connect(Time::ZERO, address(2), "a", &trust, Token::anyone()).unwrap();
         let mut network = Network::new(seed);
         network.add(villain, address(1));
         network.add(victim, address(2));
@@ -306,7 +306,7 @@ fn knock(
         seed[..text.len()].copy_from_slice(text.as_bytes());
         let mut villain = Endpoint::new(Configuration::default(), seed);
         let trust = Trust::Fingerprint(identity.fingerprint());
-        villain.connect(Time::ZERO, address(2), "a", &trust, Token::default()).unwrap();
+        villain.connect(Time::ZERO, address(2), "a", &trust, Token::anyone()).unwrap();
         while let crate::Poll::Transmit(transmit) = villain.poll_transmit(Time::ZERO, &mut out) {
             let datagram = bytes::BytesMut::from(&out[..transmit.size]);
             victim.handle(Time::ZERO, crate::Source::of(remote), datagram);
@@ -322,7 +322,7 @@ fn knock(
 fn victim(identity: &Identity, half_open: usize) -> Endpoint {
     let config = Configuration { half_open, ..Configuration::default() };
     let mut victim = Endpoint::new(config, [9; 32]);
-    victim.listen(identity, Token::default()).unwrap();
+    victim.listen(identity, Token::anyone()).unwrap();
     victim
 }
 

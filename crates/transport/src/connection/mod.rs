@@ -281,6 +281,10 @@ impl Connection {
         Ok(id)
     }
 
+    pub(crate) fn configuration(&self) -> &Configuration {
+        &self.config
+    }
+
     /// Maximum size of a unit accepted by the peer and this side, in bytes.
     pub fn longest_unit(&self) -> u64 {
         self.sending.longest_unit(&self.config)

@@ -31,7 +31,7 @@ impl Crowd {
     fn new(config: Configuration, clients: u8) -> Self {
         let identity = Identity::self_signed(&["a"]).expect("made");
         let mut victim = Endpoint::new(config, [1; 32]);
-        victim.listen(&identity, Token::default()).expect("usable");
+        victim.listen(&identity, Token::anyone()).expect("usable");
         let mut network = Network::new(1);
         network.add(victim, address(100));
         let path = Path::clean(Rate::from_bits_per_sec(100_000_000), Duration::from_millis(5));
@@ -47,7 +47,7 @@ impl Crowd {
         let now = self.network.now();
         let trust = Trust::Fingerprint(self.identity.fingerprint());
         let to: SocketAddr = address(100);
-        let begun = self.network.endpoint(client).connect(now, to, "a", &trust, Token::default());
+        let begun = self.network.endpoint(client).connect(now, to, "a", &trust, Token::anyone());
         self.network.flush(client);
         begun.expect("it begins")
     }
@@ -76,7 +76,7 @@ impl Crowd {
         seed[..8].copy_from_slice(&number.to_be_bytes());
         let mut client = Endpoint::new(Configuration::default(), seed);
         let trust = Trust::Fingerprint(self.identity.fingerprint());
-        client.connect(now, address(100), "a", &trust, Token::default()).expect("it begins");
+        client.connect(now, address(100), "a", &trust, Token::anyone()).expect("it begins");
         let victim = self.network.endpoint(VICTIM);
         let mut out = Vec::new();
         for _ in 0..2 {
@@ -217,7 +217,7 @@ fn connections_that_hold_nothing_do_not_end_a_sender_as_overloaded() {
 fn packets_of_an_unknown_version_are_answered_with_less_than_they_have() {
     let identity = Identity::self_signed(&["a"]).expect("made");
     let mut victim = Endpoint::new(Configuration::default(), [1; 32]);
-    victim.listen(&identity, Token::default()).expect("usable");
+    victim.listen(&identity, Token::anyone()).expect("usable");
     let mut answer = |length: usize| {
         // A long header of a version that nobody has, with two IDs of 8 bytes.
         let mut packet = vec![0xc0, 0xba, 0xba, 0xba, 0xba, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8];

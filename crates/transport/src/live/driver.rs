@@ -14,8 +14,8 @@ use ontempo_foundation::{Duration, Time};
 use super::error::Error;
 use super::mailbox::Mailbox;
 use super::shared::{
-    Command, Inbox, Incoming, IncomingConnection, MAX_READY, MAX_READY_BYTES, OpenedFlow, Outbox,
-    Shared, Task, size,
+    Command, Inbox, Incoming, IncomingConnection, MAX_BYTES, MAX_READY, MAX_READY_BYTES,
+    OpenedFlow, Outbox, Shared, Task, size,
 };
 use crate::{
     CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig,
@@ -35,6 +35,11 @@ const MAX_DROPPED: usize = 4096;
 /// Bytes of a receive buffer, which several datagrams share. Small, because a reference to one
 /// datagram keeps the whole buffer allocated.
 const RECEIVE_BUFFER: usize = 16 << 10;
+
+/// As the size of something in memory.
+fn bound(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
 
 type Tasks = Arc<Mutex<Vec<Task>>>;
 
@@ -190,7 +195,8 @@ impl EndpointDriver {
         let (waiting, mut bytes) = inbox.lock().size();
         let mut received: VecDeque<Delivery> = VecDeque::new();
         let mut is_empty = false;
-        while waiting + received.len() < MAX_READY && bytes < MAX_READY_BYTES {
+        let most = MAX_READY_BYTES.min(bound(found.configuration().limits.bytes));
+        while waiting + received.len() < MAX_READY && bytes < most {
             let Some(delivery) = found.receive(flow) else {
                 is_empty = true;
                 break;
@@ -305,7 +311,8 @@ impl EndpointDriver {
         let reliability = config.reliability;
         let flow = found.open_flow(config).map_err(Error::Flow)?;
         let max_unit_bytes = found.longest_unit();
-        let outbox = Arc::new(Mailbox::new(Outbox::new(max_unit_bytes, reliability)));
+        let most = MAX_BYTES.min(bound(found.configuration().send_bytes.get()));
+        let outbox = Arc::new(Mailbox::new(Outbox::new(max_unit_bytes, most, reliability)));
         queues.outgoing.insert(flow, Arc::clone(&outbox));
         Ok((flow, outbox))
     }

@@ -24,7 +24,7 @@ pub(super) const MAX_READY_BYTES: usize = 256 << 10;
 /// Maximum units and bytes queued between a program and the thread: the endpoint has its own
 /// queues, whose size is configured.
 const MAX_UNITS: usize = 64;
-const MAX_BYTES: usize = 256 << 10;
+pub(super) const MAX_BYTES: usize = 256 << 10;
 
 /// State of a connection.
 #[derive(Default)]
@@ -91,6 +91,8 @@ pub(super) struct Outbox {
     pub(super) is_finish_passed: bool,
     next: u64,
     max_unit_bytes: u64,
+    /// Bytes after which it is full.
+    max_bytes: usize,
     reliability: Reliability,
     pub(super) dropped: VecDeque<u64>,
     pub(super) settled: Option<SendStatistics>,
@@ -99,7 +101,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(max_unit_bytes: u64, reliability: Reliability) -> Self {
+    pub(super) fn new(max_unit_bytes: u64, max_bytes: usize, reliability: Reliability) -> Self {
         Self {
             queue: VecDeque::new(),
             bytes: 0,
@@ -108,6 +110,7 @@ impl Outbox {
             is_finish_passed: false,
             next: 0,
             max_unit_bytes,
+            max_bytes,
             reliability,
             dropped: VecDeque::new(),
             settled: None,
@@ -148,7 +151,7 @@ impl Outbox {
         if unit.deadline.is_some() && !self.reliability.allows_deadlines() {
             return Some(Err(Error::Unit(SendError::Deadline)));
         }
-        let is_full = self.queue.len() >= MAX_UNITS || self.bytes + size > MAX_BYTES;
+        let is_full = self.queue.len() >= MAX_UNITS || self.bytes + size > self.max_bytes;
         if is_full && !self.queue.is_empty() {
             return None;
         }

@@ -46,8 +46,8 @@ fn deliver(configuration: Configuration) {
     let identity = Identity::self_signed(&["localhost"]).expect("made");
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = "127.0.0.1:0".parse().expect("an address");
-    let listener = Listener::bind(at, &identity, Token::default(), &options).expect("bound");
-    let near = connect(listener.local(), "localhost", &trust, Token::default(), &options)
+    let listener = Listener::bind(at, &identity, Token::anyone(), &options).expect("bound");
+    let near = connect(listener.local(), "localhost", &trust, Token::anyone(), &options)
         .expect("connected");
     let far = listener.accept();
     let flow = near.open_flow(FlowConfig::default()).expect("opened");
@@ -215,11 +215,11 @@ fn strangers_neither_make_traces_nor_overwrite_them() {
     let before = files(&folder);
     assert!(before.len() == 1 && before.values().all(|size| *size > 500), "{before:?}");
     // The same first packet, that of the friend's connection, from elsewhere.
-    let mut stranger = client(1, &identity, &Token::default());
+    let mut stranger = client(1, &identity, &Token::anyone());
     exchange(later, &mut stranger, 2, &mut server);
     // And others, with a wrong token or without an answer to anything.
     for seed in 10..60 {
-        let mut stranger = client(seed, &identity, &Token::default());
+        let mut stranger = client(seed, &identity, &Token::anyone());
         exchange(later, &mut stranger, seed, &mut server);
     }
     let after = files(&folder);

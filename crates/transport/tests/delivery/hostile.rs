@@ -40,10 +40,10 @@ fn a_server_with_another_fingerprint_never_receives_the_token() {
     let other = Identity::self_signed(&["server"]).expect("a certificate can be made");
     let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
     let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
-    server.listen(identity(), Token::default()).expect("the identity can be used");
+    server.listen(identity(), Token::anyone()).expect("the identity can be used");
     let trust = Trust::Fingerprint(other.fingerprint());
     client
-        .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+        .connect(Time::ZERO, address(2), "server", &trust, Token::anyone())
         .expect("the handshake can be started");
     let mut network = Network::new(1);
     network.add(client, address(1));
@@ -158,10 +158,10 @@ fn exchange(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
 fn a_replayed_connection_changes_nothing() {
     let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
     let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
-    server.listen(identity(), Token::default()).expect("the identity can be used");
+    server.listen(identity(), Token::anyone()).expect("the identity can be used");
     let trust = Trust::Fingerprint(identity().fingerprint());
     let id = client
-        .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+        .connect(Time::ZERO, address(2), "server", &trust, Token::anyone())
         .expect("the handshake can be started");
     let mut recorded = Vec::new();
     let (mut flow, mut units) = (None, 0);
