@@ -53,10 +53,10 @@ fn standing(page: &mut String) {
     _ = writeln!(
         page,
         "\n## What stands on what\n\n\
-         Each statistic that a profile is held against has bounds. Of a source that is named for them, the figure was \
-         read in the source itself (its text, its abstract, its authors' own account) or in the report that is named with it; \
-         or it was written down from memory, and has not been read since: check it before you rely on it. Some \
-         sources say what a link is like and give no figure. Bounds \"around our assumption\" only hold the generator to \
+         Each statistic that a profile is held against has bounds. Of a source that is named for them, the figure was\n\
+         read in the source itself (its text, its abstract, its authors' own account) or in the report that is named with\n\
+         it; or it was written down from memory, and has not been read since: check it before you rely on it. Some\n\
+         sources say what a link is like and give no figure. Bounds \"around our assumption\" only hold the generator to\n\
          a choice of ours: that they are kept says nothing about real links.\n\n\
          | profile | statistics | read in the source | read in a report | from memory | source without a figure | \
          around our assumption |\n\
