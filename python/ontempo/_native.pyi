@@ -75,6 +75,12 @@ class Scenario:
         """The scenario in words, with its topology drawn as text."""
     def with_overrides(self, overrides: Sequence[str]) -> Scenario:
         """A copy with some values replaced, as in ``["flows.video.count=30"]``."""
+    def too_large(self, runs_at_once: int = 1) -> str | None:
+        """Why this machine does not bear so many runs of it at a time; None if it does.
+
+        They are estimated to take more memory than is free, or one to take more than a day. With
+        ``runs_at_once=0`` (they run elsewhere) only the time counts.
+        """
 
 @final
 class Table:
@@ -112,37 +118,42 @@ class Result:
         """Every table by name."""
     @property
     def flows(self) -> Table:
-        """One row a flow: packets, bytes, losses, goodput, round-trip times."""
+        """One row a flow: totals over the measured span."""
     @property
     def links(self) -> Table:
-        """One row a link: arrivals, drops by cause, mean queue, share of time busy."""
+        """One row a link (one direction): totals over the measured span."""
     @property
     def queues(self) -> Table:
-        """For each measured queue: arrivals and drops by flow group and by packets waiting."""
+        """One row a watched link, flow group and queue length found by arriving packets."""
     @property
     def samples(self) -> Table:
-        """Quantities over time, one row a value."""
+        """One row a sampled quantity and time."""
     @property
     def playout(self) -> Table:
-        """For each flow with a playout: late units by start-up delay."""
+        """One row a flow and start-up delay: how many units came too late to be played."""
     @property
     def adus(self) -> Table:
-        """One row a media unit or ADU: when it was due, emitted, arrived, delivered, processed."""
+        """One row a unit of a stream, delivered or not, where the scenario asks for them."""
     @property
     def packets(self) -> Table:
-        """One row a packet on each recorded link."""
+        """One row a packet that reached a watched link."""
     @property
     def events(self) -> Table:
-        """Window reductions, timeouts and early responses."""
+        """One row a change of a link, by the scenario's events or while it ran (schedules and
+        outages are in `capacity`), and then, where the scenario asks for them, one row a reaction
+        of a congestion controller.
+        """  # noqa: D205 - the summary is the reference's sentence
     @property
     def messages(self) -> Table:
-        """One row a message of an application: its delay and jitter."""
+        """One row a message received, where the scenario asks for them."""
     @property
     def intervals(self) -> Table:
-        """Throughput and loss of each flow's messages, interval by interval."""
+        """One row a flow with messages and interval, where the scenario asks for them."""
     @property
     def capacity(self) -> Table:
-        """Rate, delay and loss over time of each link that changes."""
+        """One row a link that changes and change of it, from the start of the run; at equal
+        distances instead where a trace of opportunities or very many changes make it up.
+        """  # noqa: D205 - the summary is the reference's sentence
     def save(self, directory: str | PathLike[str]) -> None:
         """Write every table as Parquet into a directory, all or none."""
 
@@ -157,17 +168,28 @@ class CancelToken:
 def load(path: str | PathLike[str], overrides: Sequence[str] = ...) -> Scenario:
     """Read a scenario file, replacing some of its values.
 
-    Raises `ScenarioError` where it cannot be run as written.
+    Raises `ScenarioError` where it cannot be run as written. Warns where an override replaces a
+    whole table, and fields of the file are gone with it.
     """
 
 def parse(text: str, name: str = "<text>", overrides: Sequence[str] = ...) -> Scenario:
-    """Read a scenario from a string; `name` stands for the file in messages."""
+    """Read a scenario from a string; `name` stands for the file in messages.
 
-def run(scenario: Scenario, seed: int | None = None, cancel: CancelToken | None = None) -> Result:
+    Raises and warns as `load` does.
+    """
+
+def run(
+    scenario: Scenario,
+    seed: int | None = None,
+    cancel: CancelToken | None = None,
+    *,
+    any_size: bool = False,
+) -> Result:
     """Simulate a scenario.
 
     Other Python threads run meanwhile. Ctrl-C in the main thread raises `KeyboardInterrupt`;
-    `cancel` stops the run from any other.
+    `cancel` stops the run from any other. Raises `ScenarioError` where the run is estimated to
+    take more memory than is free, or more than a day; ``any_size=True`` runs it nevertheless.
     """
 
 def engine_fingerprint() -> str:

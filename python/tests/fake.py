@@ -76,6 +76,12 @@ class FakeEngine:
     def stop(self) -> Stop:
         return FakeStop()
 
+    def too_large(self, scenario: Scenario, runs_at_once: int) -> str | None:
+        assert isinstance(scenario, FakeScenario)
+        if "huge=1" in scenario.overrides and runs_at_once > 0:
+            return f"{runs_at_once} runs take all memory"
+        return None
+
     def run(self, scenario: Scenario, seed: int, stop: Stop) -> Mapping[str, pl.DataFrame]:
         assert isinstance(scenario, FakeScenario)
         assert isinstance(stop, FakeStop)

@@ -3,6 +3,9 @@
 import _thread
 import ast
 import hashlib
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
 import threading
@@ -29,6 +32,84 @@ def result() -> ot.Result:
 
 def digests(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+# Bounds.
+
+
+def test_a_run_beyond_the_machine_is_refused_and_says_how_to_run_it() -> None:
+    huge = scenario().with_overrides(["duration=100000000 s", "measure.sample-every=1 us"])
+    with pytest.raises(ot.ScenarioError, match="of memory are free") as refused:
+        ot.run(huge)
+    assert "any_size=True runs it as it is" in str(refused.value)
+    assert huge.too_large() is not None
+    assert scenario().too_large(1000) is None
+    # Elsewhere the memory is another; the time is the same.
+    assert "days" in (huge.too_large(0) or "")
+
+
+def test_any_size_runs_what_is_refused_otherwise() -> None:
+    long = scenario().with_overrides(["duration=4000000000 s"])
+    with pytest.raises(ot.ScenarioError, match="days"):
+        ot.run(long)
+    token = ot.CancelToken()
+    token.cancel()
+    with pytest.raises(ot.Cancelled):
+        ot.run(long, cancel=token, any_size=True)
+
+
+# Overrides.
+
+WHOLE = 'topology.bottleneck={ rate = "4 Mbit/s", delay = "9 ms" }'
+
+
+def test_fields_that_an_override_of_a_table_loses_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(TEXT)
+    words = r"replaces the whole table, without the file's `queue`; to change single fields"
+    with pytest.warns(UserWarning, match=words) as told:
+        loaded = ot.load(path, ["flows.ftp.count=3", WHOLE])
+    assert [Path(one.filename).name for one in told] == ["test_native.py"]
+    with pytest.warns(UserWarning, match=words):
+        ot.parse(TEXT, overrides=[WHOLE])
+    with pytest.warns(UserWarning, match=words):
+        ot.parse(TEXT).with_overrides([WHOLE])
+    # What has been told is not told again, and a single field loses nothing.
+    loaded.with_overrides(["topology.bottleneck.rate=5 Mbit/s"])
+    ot.load(path, ["topology.bottleneck.rate=5 Mbit/s"])
+
+
+# Docstrings.
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
+
+
+def test_help_of_a_result_says_what_every_column_means() -> None:
+    text = pydoc.plain(pydoc.render_doc(ot.Result))
+    pages = re.split(r"\n## `(\w+)`\n", REFERENCE.read_text("utf-8"))[1:]
+    assert len(pages) == 2 * 11
+    for name, page in zip(pages[::2], pages[1::2], strict=True):
+        summary = page.strip().splitlines()[0]
+        assert f"{name}: {summary}" in text
+        documented = inspect.getdoc(getattr(ot.Result, name)) or ""
+        assert documented.splitlines()[0] == summary
+        rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (.+) \|$", page, re.MULTILINE)
+        assert rows
+        for column, kind, meaning in rows:
+            assert f"    {column} ({kind}): {meaning}" in documented.splitlines()
+            assert f"{column} ({kind}): {meaning}" in text
+
+
+def test_the_stub_says_of_each_table_what_the_module_says() -> None:
+    tree = ast.parse(STUB.read_text("utf-8"))
+    (stub,) = (
+        node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Result"
+    )
+    methods = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
+    said = {method.name: ast.get_docstring(method) for method in methods}
+    for name in ot.run(scenario()).tables:
+        text = inspect.getdoc(getattr(ot.Result, name)) or ""
+        assert " ".join((said[name] or "").split()) == text.splitlines()[0]
 
 
 # Tables.

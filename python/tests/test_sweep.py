@@ -257,6 +257,97 @@ def test_points_run_until_their_intervals_are_narrow_or_seeds_run_out(
     assert sweep(file, one).summary().equals(swept.summary())
 
 
+CONSTANT = """
+title = "Nothing random"
+duration = "4 s"
+hosts = { jitter = "0 s" }
+[topology]
+kind = "dumbbell"
+bottleneck = { rate = "1 Mbit/s", delay = "5 ms" }
+access = { rate = "10 Mbit/s", delay = "1 ms" }
+[flows.call]
+application = { kind = "cbr", rate = "64 kbit/s" }
+transport = { kind = "udp" }
+"""
+
+EQUAL = "All 3 runs are equal: nothing in them depends on the seed."
+
+
+def test_runs_that_no_seed_changes_are_called_equal(tmp_path: Path) -> None:
+    study = """
+        seeds = 3
+        [columns]
+        sent = "SUM(sent_packets) FROM flows"
+    """
+    path = write(tmp_path, study)
+    (tmp_path / "small.toml").write_text(CONSTANT)
+    result = run(path)
+    assert result.exit_code == 0, result.output
+    assert EQUAL in result.output
+    output = json.loads(run(path, "--json").stdout)
+    assert [cell["equal"] for cell in output["cells"]] == [True]
+    # The column is the same; other values are not.
+    random = CONSTANT.replace("hosts = { jitter", "# { jitter")
+    (tmp_path / "small.toml").write_text(random + '[measure]\npackets = ["bottleneck"]\n')
+    result = run(path, "--json")
+    assert [cell["equal"] for cell in json.loads(result.stdout)["cells"]] == [False]
+    assert "are equal" not in result.output
+
+
+def test_of_several_points_those_with_equal_runs_are_named(tmp_path: Path) -> None:
+    study = """
+        seeds = 3
+        [axes]
+        hosts.jitter = ["0 s", "1 ms"]
+        [columns]
+        rtt = "SUM(received_s) FROM messages"
+    """
+    path = write(tmp_path, study)
+    (tmp_path / "small.toml").write_text(CONSTANT + "[measure]\nmessages = true\n")
+    result = run(path)
+    assert f"hosts.jitter 0 s: {EQUAL.lower()}" in result.output
+    assert "hosts.jitter 1 ms: all" not in result.output
+
+
+def test_a_sweep_beyond_the_machine_is_refused_before_it_runs(tmp_path: Path) -> None:
+    study = """
+        [set]
+        duration = "100000000 s"
+        [axes]
+        measure.sample-every = ["1 us"]
+        [columns]
+        sent = "SUM(sent_packets) FROM flows"
+    """
+    path = write(tmp_path, study)
+    result = run(path)
+    assert result.exit_code == BAD_INPUT
+    words = " ".join(result.output.split())
+    assert "measure.sample-every 1 us" in words
+    assert "of memory are free" in words
+    assert "--any-size" in words
+    assert not list((tmp_path / "out" / "cells").rglob("*.ontempo"))
+
+
+def test_any_size_runs_a_sweep_that_is_refused_otherwise(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "make_engine", lambda: engine)
+    study = """
+        [axes]
+        huge = [1]
+        [columns]
+        late = "SUM(late) FROM playout"
+    """
+    path = write(tmp_path, study)
+    refused = run(path, "--jobs", "2")
+    assert refused.exit_code == BAD_INPUT
+    assert "1 runs take all memory" in refused.output
+    assert engine.runs == 0
+    result = run(path, "--any-size")
+    assert result.exit_code == 0, result.output
+    assert engine.runs == 1
+
+
 def test_one_long_run_gives_an_interval_by_batches(tmp_path: Path) -> None:
     text = """
         [set]

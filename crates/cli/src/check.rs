@@ -20,7 +20,7 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
         Ok(()) => match Simulation::new(&one_each, scenario.seed) {
             Err(error @ SetupError::NotSimulated { .. }) => Some(error.to_string()),
             Err(error) => return Err(error.into()),
-            Ok(_) => None,
+            Ok(simulation) => standstills(&simulation),
         },
     };
     if arguments.input.json {
@@ -29,6 +29,27 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     let only =
         not_simulated.map(|sentence| format!("\n{}\n", wrapped(&sentence, 2))).unwrap_or_default();
     emit(&(scenario.explain() + &only))
+}
+
+/// Sentences about links over which nothing passes until the end of the run.
+fn standstills(simulation: &Simulation) -> Option<String> {
+    const MAX_NAMED: usize = 5;
+    let found = simulation.standing_still();
+    found.first()?;
+    let more = found.len().saturating_sub(MAX_NAMED);
+    let mut names: Vec<_> = found
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(link, since)| format!("{link} from {since} on"))
+        .collect();
+    if more > 0 {
+        names.push(format!("{more} more links"));
+    }
+    Some(format!(
+        "Nothing passes {}, to the end of the run: what waits there then stays, and flows over it do not \
+         finish.",
+        names.join(", ")
+    ))
 }
 
 /// Loads the scenario file with its overrides.

@@ -28,6 +28,7 @@ use crate::runs::Finished;
 use crate::seeds;
 use crate::signals::set_by;
 use crate::simulate::{document, kept_runs, text, traces};
+use crate::size::require_bearable_in_emulation;
 use crate::summary::Summary;
 
 /// The file of a run's folder with the scenario that repeats the run.
@@ -38,6 +39,9 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let seed = arguments.seed.unwrap_or(scenario.seed);
     let runs = seeds::runs(arguments.seeds.as_ref(), seed, &arguments.out);
     let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
+    if !arguments.any_size {
+        require_bearable_in_emulation(&scenario)?;
+    }
     remove_leftovers();
     let control = stop_on_signal()?;
     let mut finished = Vec::new();

@@ -179,7 +179,8 @@ fn run<'a>(
         most_packets_under_way: results.work.most_packets_under_way,
     };
     let manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces).to_text()?;
-    let summary = Summary::of(&results.tables);
+    let mut summary = Summary::of(&results.tables);
+    summary.standstills = results.standstills.into_iter().map(Into::into).collect();
     Ok(Some(Written { seed, folder, files, manifest, traces, summary }))
 }
 

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::means::{LinkMeans, Means};
 use crate::output::columns;
 use crate::statistics::Mean;
-use crate::summary::Summary;
+use crate::summary::{Standstill, Summary};
 
 /// Maximum number of links shown.
 const MAX_LINKS: usize = 12;
@@ -69,6 +69,7 @@ fn show_in(width: usize, summaries: &[Summary]) -> String {
         parts.push(fitted(width, ["group", "start-up delay", "units", "late"], &late));
     }
     parts.push(links(width, means.links));
+    parts.extend(standstills(summaries, are_equal));
     let text = parts.join("\n\n");
     let runs = summaries.len();
     if runs == 1 {
@@ -78,6 +79,28 @@ fn show_in(width: usize, summaries: &[Summary]) -> String {
     } else {
         format!("Means of {runs} runs, ± half of the 95 % confidence interval\n\n{text}")
     }
+}
+
+/// Sentences about links over which nothing passes any more: those of the first run that has it.
+fn standstills(summaries: &[Summary], are_equal: bool) -> Option<String> {
+    let mut seen: Vec<(&Standstill, usize)> = Vec::new();
+    for found in summaries.iter().flat_map(|summary| &summary.standstills) {
+        match seen.iter_mut().find(|(first, _)| first.link == found.link) {
+            Some((_, runs)) => *runs += 1,
+            None => seen.push((found, 1)),
+        }
+    }
+    let runs = summaries.len();
+    let sentence = |(found, of): &(&Standstill, usize)| match are_equal || runs == 1 {
+        true => found.sentence(),
+        false => format!("In {of} of {runs} runs, of which the first: {}", found.sentence()),
+    };
+    let more = seen.len().saturating_sub(MAX_LINKS);
+    let mut lines: Vec<_> = seen.iter().take(MAX_LINKS).map(sentence).collect();
+    if more > 0 {
+        lines.push(format!("and {more} more links over which nothing passes"));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// The links, at most `MAX_LINKS`: those with the longest queues.
@@ -194,7 +217,7 @@ mod tests {
             dropped: 1,
             mean_packets: number as f64,
         };
-        Summary { flows: vec![group], links: (0..links).map(link).collect() }
+        Summary { flows: vec![group], links: (0..links).map(link).collect(), ..Summary::default() }
     }
 
     /// Columns in which every table is whole.

@@ -1,17 +1,14 @@
 //! Whether this machine bears what a scenario takes.
 
-use std::fs;
-
-use ontempo_scenario::Cost;
 use ontempo_scenario::model::Scenario;
+use ontempo_scenario::rounded_time;
 
 use crate::failure::Failure;
+use crate::output::write_stderr;
 
-/// Share of the available memory that runs may take: the rest of the machine lives on.
-const MAX_SHARE: f64 = 0.8;
-
-/// The longest estimated time that needs no word of the user's, in seconds: a day.
-const MAX_SECONDS: f64 = 86_400.0;
+/// Longest estimated time that is not told beforehand, in seconds. The estimate is good to a factor
+/// of three: below a minute, whoever reads it has all but waited for the end.
+const MAX_UNTOLD: f64 = 60.0;
 
 /// Refuses a scenario of which `at_once` runs, estimated, take more memory than this machine has,
 /// or one takes more than a day.
@@ -19,38 +16,43 @@ const MAX_SECONDS: f64 = 86_400.0;
 /// # Errors
 /// A sentence with the estimate, and what makes the scenario smaller.
 pub(crate) fn require_bearable(scenario: &Scenario, at_once: usize) -> Result<(), Failure> {
-    let cost = scenario.cost();
-    match refusal(&cost, at_once as f64, available_bytes()) {
-        Some(why) => Err(Failure::Input(why)),
+    refused(scenario.too_large(at_once))
+}
+
+/// The same for an emulation, of which only the memory counts.
+///
+/// # Errors
+/// As of [`require_bearable`].
+pub(crate) fn require_bearable_in_emulation(scenario: &Scenario) -> Result<(), Failure> {
+    refused(scenario.too_large_to_emulate())
+}
+
+fn refused(why: Option<String>) -> Result<(), Failure> {
+    match why {
+        Some(why) => Err(Failure::Input(format!("{why}, and --any-size runs it as it is"))),
         None => Ok(()),
     }
 }
 
-fn refusal(cost: &Cost, at_once: f64, available: Option<f64>) -> Option<String> {
-    let memory = cost.memory * at_once;
-    let lacks = available.is_some_and(|available| memory > MAX_SHARE * available);
-    if !lacks && cost.seconds <= MAX_SECONDS {
-        return None;
+/// Says on standard error how long `runs` runs take, `at_once` at a time, if that is longer than a
+/// minute.
+pub(crate) fn tell_time(scenario: &Scenario, runs: usize, at_once: usize) {
+    if let Some(sentence) = time_sentence(scenario.cost().seconds, runs, at_once) {
+        write_stderr(&sentence);
     }
-    let mut why =
-        format!("a run takes {cost}: {:.1e} packets and {:.1e} rows", cost.packets, cost.rows);
-    if lacks {
-        let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
-        let free = available.map(gigabytes).unwrap_or_default();
-        why += &format!("; {free} of memory are free, and {at_once} would run at a time");
-    }
-    Some(format!(
-        "{why}; fewer flows, a shorter duration, lower rates or rarer samples make it smaller, and \
-         --any-size runs it as it is"
-    ))
 }
 
-/// Free memory in bytes; `None` where the system does not say.
-fn available_bytes() -> Option<f64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024.0)
+fn time_sentence(seconds: f64, runs: usize, at_once: usize) -> Option<String> {
+    let all = seconds * runs.div_ceil(at_once.max(1)) as f64;
+    if all <= MAX_UNTOLD {
+        return None;
+    }
+    let what = match runs {
+        1 => String::new(),
+        _ => format!(" for {runs} runs, {} at a time", at_once.min(runs)),
+    };
+    let time = rounded_time(all);
+    Some(format!("this takes about {time}{what}, by an estimate within a factor of three"))
 }
 
 #[cfg(test)]
@@ -58,17 +60,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_refused_beyond_the_free_memory_or_a_day() {
-        let cost = |memory, seconds| Cost { packets: 1e6, rows: 10.0, memory, seconds };
-        let refused = |cost: Cost, runs| refusal(&cost, runs, Some(4e9));
-        assert_eq!(refused(cost(3e9, 10.0), 1.0), None);
-        let why = refused(cost(3e9, 10.0), 2.0).unwrap();
-        assert!(
-            why.contains("3.0 GB") && why.contains("4.0 GB of memory are free, and 2"),
-            "{why}"
+    fn a_time_above_a_minute_is_told_for_all_runs_together() {
+        assert_eq!(time_sentence(60.0, 1, 1), None);
+        assert_eq!(time_sentence(20.0, 4, 2), None);
+        let estimate = "by an estimate within a factor of three";
+        let told = time_sentence(7_200.0, 1, 8).unwrap();
+        assert_eq!(told, format!("this takes about 2 hours, {estimate}"));
+        let told = time_sentence(20.0, 50, 2).unwrap();
+        assert_eq!(
+            told,
+            format!("this takes about 8 minutes for 50 runs, 2 at a time, {estimate}")
         );
-        let why = refused(cost(1e6, 1e6), 1.0).unwrap();
-        assert!(why.contains("12 days") && !why.contains("free"), "{why}");
-        assert_eq!(refusal(&cost(1e15, 1.0), 1.0, None), None);
     }
 }

@@ -19,6 +19,38 @@ fn check_explains_a_scenario_and_prints_its_canonical_form() {
 }
 
 #[test]
+fn a_link_that_stands_still_to_the_end_is_named_with_what_is_stuck() {
+    let stops = "rate = \"2 Mbit/s\"\noutages = [{ at = \"1 s\", for = \"1 h\" }]";
+    let place = Place::new("still", &SCENARIO.replacen("rate = \"2 Mbit/s\"", stops, 1));
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let checked = squeezed(&place.run(&["check", "s.toml"]).succeeds().out);
+    assert!(
+        checked.contains(
+            "Nothing passes bottleneck from 1 s on, reverse from 1 s on, to the end of the run"
+        ),
+        "{checked}"
+    );
+    let run = ["simulate", "s.toml", "--out", "out"];
+    let words = squeezed(&place.run(&run).succeeds().out);
+    let sentence = "Nothing passes bottleneck from 1 s to the end of the run: ";
+    let (_, rest) = words.split_once(sentence).expect("a sentence");
+    assert!(
+        rest.contains(
+            "wait there; not finished: 1 flow of bulk, 2 flows of video, 1 flow of voice."
+        )
+    );
+    let json = place.run(&[&run[..], &["--json"]].concat()).succeeds().json();
+    let still = &json["runs"][0]["summary"]["standstills"][0];
+    assert_eq!((&still["link"], &still["since_s"]), (&"bottleneck".into(), &1.0.into()));
+    assert!(still["waiting_packets"].as_u64().is_some_and(|count| count > 0), "{still}");
+    assert_eq!(still["unfinished_flows"]["video"], 2);
+    // A link that recovers is not named.
+    let text = SCENARIO.replacen("rate = \"2 Mbit/s\"", &stops.replace("1 h", "1 s"), 1);
+    fs::write(place.path("s.toml"), text).unwrap();
+    assert!(!place.run(&run).succeeds().out.contains("Nothing passes"));
+}
+
+#[test]
 fn the_same_scenario_and_seed_give_the_same_bytes_in_every_file() {
     let place = Place::new("bytes", SCENARIO);
     let run = |out: &str, seed: &str| {
@@ -61,7 +93,7 @@ fn a_run_overwrites_the_previous_one() {
     assert_eq!(files(&place.path("out")), WHOLE);
     let manifest: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(place.path("out/run.json")).unwrap()).unwrap();
-    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &5.into()));
+    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &6.into()));
     assert_eq!(manifest["title"], "Video and bulk");
     assert_eq!(manifest["scenario"]["duration"], "3 s");
 }

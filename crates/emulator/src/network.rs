@@ -43,6 +43,12 @@ pub(crate) struct Packet {
     /// Index of the flow; the number of flows if it belongs to none.
     pub(crate) flow: u32,
     pub(crate) is_data: bool,
+    /// Whether its flow counts it: it comes from the source and, over TCP, carries data.
+    is_counted: bool,
+    /// Whether it entered the network in the measured span.
+    is_measured: bool,
+    /// Whether a link made it.
+    is_copy: bool,
     /// Whether the route ends at the packet's destination.
     is_arriving: bool,
     pub(crate) number: u64,
@@ -55,15 +61,22 @@ pub(crate) struct Packet {
     pub(crate) entered: Time,
 }
 
+impl Packet {
+    /// Whether its flow has counted it as sent in the present span.
+    fn counts_as_lost(&self, is_measuring: bool) -> bool {
+        self.is_counted && !self.is_copy && self.is_measured == is_measuring
+    }
+}
+
 /// Counters of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowCounts {
-    /// Packets sent by its source.
+    /// Data packets sent by its source.
     pub(crate) sent: u64,
     /// Those of them that reached its sink, and their bytes.
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
-    /// Packets lost, of either direction.
+    /// Of the packets sent in the present span, those lost.
     pub(crate) dropped: u64,
 }
 
@@ -104,6 +117,7 @@ pub(crate) struct Network {
     numbering: Vec<Numbering>,
     taps: Vec<Option<Tap>>,
     spans: Spans,
+    is_measuring: bool,
     pub(crate) counts: Vec<FlowCounts>,
     pub(crate) counts_before: Vec<FlowCounts>,
     pub(crate) links_before: Vec<LinkTotals>,
@@ -140,6 +154,7 @@ impl Network {
             watches,
             numbering,
             spans,
+            is_measuring: false,
             counts: vec![FlowCounts::default(); layout.flows.len()],
             counts_before: vec![FlowCounts::default(); layout.flows.len()],
             samples: Vec::new(),
@@ -208,13 +223,16 @@ impl Network {
         (packet.route, packet.step) = (route, 0);
         (packet.flow, packet.is_data, packet.is_arriving) = (flows as u32, false, false);
         (packet.number, packet.retransmission) = (0, false);
-        (packet.corrupted, packet.copies) = (false, 0);
+        (packet.corrupted, packet.copies, packet.is_copy) = (false, 0, false);
+        (packet.is_counted, packet.is_measured) = (false, self.is_measuring);
         if let Some(ends) = ends.filter(is_of_flow) {
             let flow = ends.from.flow();
             let (is_leaving, is_arriving) = self.routes.joins(route, ends);
             (packet.flow, packet.is_data) = (flow as u32, !ends.from.is_sink());
             packet.is_arriving = is_arriving;
-            self.counts[flow].sent += u64::from(packet.is_data && is_leaving);
+            packet.is_counted = packet.is_data
+                && ip::segment(&packet.bytes).is_none_or(|segment| segment.payload > 0);
+            self.counts[flow].sent += u64::from(packet.is_counted && is_leaving);
             if let Some(numbering) = self.numbering.get_mut(flow) {
                 let first = self.routes.get(route).links.first().copied().unwrap_or_default();
                 (packet.number, packet.retransmission) =
@@ -242,6 +260,7 @@ impl Network {
                 }
                 Event::Sample => self.sample(time),
                 Event::BeginMeasuring => {
+                    self.is_measuring = true;
                     self.counts_before.copy_from_slice(&self.counts);
                     self.links_before = self.link_totals(time);
                     self.watches.iter_mut().flatten().for_each(Watch::restart);
@@ -265,8 +284,8 @@ impl Network {
                 && packet.is_arriving
             {
                 if packet.corrupted {
-                    counts.dropped += 1;
-                } else if packet.is_data
+                    counts.dropped += u64::from(packet.counts_as_lost(self.is_measuring));
+                } else if packet.is_counted
                     && (packet.copies == 0 || self.delivered_once.insert(packet.copies))
                 {
                     counts.delivered += 1;
@@ -330,16 +349,16 @@ impl Network {
             self.copied += 1;
             packet.copies = self.copied;
         }
-        let copy = packet.clone();
+        let copy = Packet { is_copy: true, ..packet.clone() };
         let place = self.place();
         self.packets[place as usize] = copy;
         self.push(at, Event::Packet(place));
     }
 
     fn lose(&mut self, handle: u32) {
-        let flow = self.packets[handle as usize].flow as usize;
-        if let Some(counts) = self.counts.get_mut(flow) {
-            counts.dropped += 1;
+        let packet = &self.packets[handle as usize];
+        if let Some(counts) = self.counts.get_mut(packet.flow as usize) {
+            counts.dropped += u64::from(packet.counts_as_lost(self.is_measuring));
         }
         self.free.push(handle);
     }

@@ -117,9 +117,11 @@ impl Run<'_> {
             let agent = self.traffic.agents[number].as_ref();
             let mut totals = totals[number].since(&self.traffic.before[number]);
             let mut bytes = totals.delivered * agent.map_or(0, Agent::packet_size);
+            // The network counts what is sent and what is lost: the same packets. The sender's socket
+            // counts other ones where a span begins.
+            totals.sent = now.sent - before.sent;
             if agent.is_none() {
                 // Only the network sees a command's packets.
-                totals.sent = now.sent - before.sent;
                 totals.delivered = now.delivered - before.delivered;
                 bytes = now.delivered_bytes - before.delivered_bytes;
             }

@@ -96,7 +96,8 @@ impl Routed {
         let varying = layout.links.iter().filter(|link| link.schedule.is_some());
         for link in varying.filter(|link| routed.is_shaped(link)) {
             problems.push(format!(
-                "the rate of the link `{}` would be HTB's, which does not change during a run; \
+                "the rate of the link `{}` would be HTB's, which does not change during a run: HTB has \
+                 no rate of zero for an outage, and reservations below it keep the rates they were given; \
                  leave out its schedule, outages and events, or routers = \"kernel\"",
                 link.name
             ));

@@ -16,6 +16,7 @@ use pyo3::pymodule;
 mod _native {
     use ontempo_foundation::Duration;
     use ontempo_mechanisms::congestion::{PertParameters, Queueing};
+    use pyo3::prelude::*;
     use pyo3::pyfunction;
 
     #[pymodule_export]
@@ -37,6 +38,11 @@ mod _native {
     use crate::scenario::{Scenario, ScenarioError, load, parse};
     #[pymodule_export]
     use crate::table::Table;
+
+    #[pymodule_init]
+    fn document(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::result::document(module.py())
+    }
 
     /// A hash of the simulator's sources: results of equal fingerprints are comparable.
     #[pyfunction]

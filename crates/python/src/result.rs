@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ontempo_scenario::tables::TABLES;
 use ontempo_simulator::Results;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -26,6 +27,24 @@ impl RunResult {
         let table = table.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         Ok(Table::new(table.name, table.batch.clone()))
     }
+}
+
+/// Gives the class and its tables' properties their docstrings, which say what each column means: the
+/// same words as in `docs/reference/tables.md`.
+pub(crate) fn document(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<RunResult>();
+    let property = py.import("builtins")?.getattr("property")?;
+    let mut about = "The tables of one run.\n\n".to_owned();
+    for table in TABLES {
+        let doc = table.documentation();
+        let summary = doc.lines().next().unwrap_or_default();
+        about += &format!("{}: {summary}\n", table.name);
+        // The docstring of a getter is fixed when it is compiled; a property takes any.
+        let read = class.getattr(table.name)?.getattr("__get__")?;
+        class.setattr(table.name, property.call1((read, py.None(), py.None(), doc))?)?;
+    }
+    about += "\nEach property says which columns its table has; so does Table.columns.";
+    class.setattr("__doc__", about)
 }
 
 #[pymethods]

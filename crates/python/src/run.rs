@@ -61,17 +61,24 @@ fn simulate(scenario: &model::Scenario, seed: u64, control: &Control) -> Outcome
 
 /// Simulate a scenario.
 ///
-/// The run is on a new thread. The calling thread waits without the interpreter's lock and takes it
-/// at intervals, because only Python's main thread can handle signals.
+/// Other Python threads run meanwhile. Ctrl-C in the main thread raises `KeyboardInterrupt`; `cancel`
+/// stops the run from any other. Raises `ScenarioError` where the run is estimated to take more memory
+/// than is free, or more than a day; `any_size=True` runs it nevertheless.
+// The run is on a new thread. The calling thread waits without the interpreter's lock and takes it
+// at intervals, because only Python's main thread can handle signals.
 #[pyfunction]
-#[pyo3(signature = (scenario, seed=None, cancel=None))]
+#[pyo3(signature = (scenario, seed=None, cancel=None, *, any_size=false))]
 pub(crate) fn run(
     py: Python<'_>,
     scenario: &Bound<'_, Scenario>,
     seed: Option<u64>,
     cancel: Option<&Bound<'_, CancelToken>>,
+    any_size: bool,
 ) -> PyResult<RunResult> {
     let model = Arc::clone(&scenario.get().model);
+    if !any_size && let Some(why) = model.too_large(1) {
+        return Err(ScenarioError::new_err(format!("{why}, and any_size=True runs it as it is")));
+    }
     let seed = seed.unwrap_or(model.seed);
     let is_cancelled = || cancel.is_some_and(|token| token.get().cancelled.load(Ordering::Relaxed));
     let control = Arc::new(Control::default());

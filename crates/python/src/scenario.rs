@@ -1,10 +1,11 @@
 //! Parsed and validated scenarios.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ontempo_scenario::{Overrides, load_with, model, parse_with};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use ontempo_scenario::{Overrides, ScenarioError as ReadError, load_with, model, parse_with};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -45,19 +46,31 @@ pub(crate) struct Scenario {
     pub(crate) model: Arc<model::Scenario>,
     source: Source,
     overrides: Vec<String>,
+    /// How many sentences about fields that its overrides lose have been told.
+    told: usize,
 }
 
 impl Scenario {
-    fn read(source: Source, overrides: Vec<String>) -> PyResult<Self> {
+    /// Reads the source; the caller is warned of fields that the overrides lose, but for the first
+    /// `told` sentences.
+    fn read(py: Python<'_>, source: Source, overrides: Vec<String>, told: usize) -> PyResult<Self> {
         let read = || {
             let values = Overrides::parse(&overrides)?;
-            match &source {
-                Source::File(path) => load_with(path, &values),
-                Source::Text { text, name } => parse_with(text, name, &values),
-            }
+            Ok(match &source {
+                Source::File(path) => (load_with(path, &values)?, values.fields_lost(path)?),
+                Source::Text { text, name } => {
+                    (parse_with(text, name, &values)?, values.fields_lost_in(text, name)?)
+                }
+            })
         };
-        let model = Arc::new(read().map_err(|error| ScenarioError::new_err(error.to_string()))?);
-        Ok(Self { model, source, overrides })
+        let (model, lost) =
+            read().map_err(|error: ReadError| ScenarioError::new_err(error.to_string()))?;
+        for sentence in lost.iter().skip(told) {
+            // A sentence has no NUL: TOML and command lines have none.
+            let sentence = CString::new(sentence.replace('\0', " "))?;
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &sentence, 1)?;
+        }
+        Ok(Self { model: Arc::new(model), source, overrides, told: lost.len() })
     }
 }
 
@@ -92,10 +105,19 @@ impl Scenario {
     }
 
     /// A copy with further values replaced, parsed again from the source.
-    fn with_overrides(&self, overrides: OverrideTexts) -> PyResult<Self> {
+    fn with_overrides(&self, py: Python<'_>, overrides: OverrideTexts) -> PyResult<Self> {
         let mut all = self.overrides.clone();
         all.extend(overrides.0);
-        Self::read(self.source.clone(), all)
+        Self::read(py, self.source.clone(), all, self.told)
+    }
+
+    /// Why this machine does not bear so many runs of it at a time; None if it does.
+    ///
+    /// They are estimated to take more memory than is free, or one to take more than a day. With
+    /// `runs_at_once=0` (they run elsewhere) only the time counts.
+    #[pyo3(signature = (runs_at_once=1))]
+    fn too_large(&self, runs_at_once: usize) -> Option<String> {
+        self.model.too_large(runs_at_once)
     }
 
     fn __repr__(&self) -> String {
@@ -104,10 +126,13 @@ impl Scenario {
 }
 
 /// Read a scenario file, replacing some of its values.
+///
+/// Raises `ScenarioError` where it cannot be run as written. Warns where an override replaces a whole
+/// table, and fields of the file are gone with it.
 #[pyfunction]
 #[pyo3(signature = (path, overrides=OverrideTexts::default()), text_signature = "(path, overrides=())")]
-pub(crate) fn load(path: PathBuf, overrides: OverrideTexts) -> PyResult<Scenario> {
-    Scenario::read(Source::File(path), overrides.0)
+pub(crate) fn load(py: Python<'_>, path: PathBuf, overrides: OverrideTexts) -> PyResult<Scenario> {
+    Scenario::read(py, Source::File(path), overrides.0, 0)
 }
 
 /// Read a scenario from a string; `name` replaces the file name in error messages.
@@ -116,6 +141,11 @@ pub(crate) fn load(path: PathBuf, overrides: OverrideTexts) -> PyResult<Scenario
     signature = (text, name="<text>".to_owned(), overrides=OverrideTexts::default()),
     text_signature = "(text, name='<text>', overrides=())"
 )]
-pub(crate) fn parse(text: String, name: String, overrides: OverrideTexts) -> PyResult<Scenario> {
-    Scenario::read(Source::Text { text, name }, overrides.0)
+pub(crate) fn parse(
+    py: Python<'_>,
+    text: String,
+    name: String,
+    overrides: OverrideTexts,
+) -> PyResult<Scenario> {
+    Scenario::read(py, Source::Text { text, name }, overrides.0, 0)
 }

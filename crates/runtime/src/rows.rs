@@ -37,7 +37,7 @@ pub struct FlowTotals {
     pub acks: u64,
     /// Packets delivered to the receiving application.
     pub delivered: u64,
-    /// Packets lost in the network, including ACKs.
+    /// Of the data packets sent, those lost in the network.
     pub dropped: u64,
     /// Files or web pages finished.
     pub transfers: u64,

@@ -1,12 +1,12 @@
 //! What a simulation of a scenario will take: packets, rows, memory, time.
 
-use std::fmt;
+use std::{fmt, fs};
 
 use ontempo_foundation::{Duration, Rate};
 
 use crate::backbone::Backbone;
 use crate::explain::{offered_bits_per_sec, packet_of};
-use crate::model::{FlowGroup, QueueLimit, QueueSpec, Scenario, Topology, Transport};
+use crate::model::{Application, FlowGroup, QueueLimit, QueueSpec, Scenario, Topology, Transport};
 
 /// Memory of a flow with its four access links and their names, in bytes: measured with a million
 /// flows.
@@ -25,6 +25,11 @@ const SECONDS_OF_PACKET: f64 = 1e-6;
 /// Time of a row, in seconds.
 const SECONDS_OF_ROW: f64 = 0.1e-6;
 
+/// Share of the available memory that runs may take: the rest of the machine lives on.
+const MAX_SHARE: f64 = 0.8;
+/// The longest estimated time of a run that needs no word of the user's, in seconds: a day.
+const MAX_SECONDS: f64 = 86_400.0;
+
 /// An estimate of what one run takes on an ordinary core, within a factor of about three.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
@@ -36,6 +41,51 @@ pub struct Cost {
     pub memory: f64,
     /// Time of computation in seconds.
     pub seconds: f64,
+}
+
+impl Cost {
+    /// Why `at_once` simulations are too large: they take more memory than `available` bytes bear, or
+    /// one takes more than a day. `None` if they are not, or for memory if `available` is not known.
+    fn too_large(&self, at_once: usize, available: Option<f64>) -> Option<String> {
+        let lacks = self.lacks(at_once, available);
+        if lacks.is_none() && self.seconds <= MAX_SECONDS {
+            return None;
+        }
+        let rarer = "fewer flows, a shorter duration, lower rates or rarer samples make it smaller";
+        Some(format!("a run takes {self}: {}{}; {rarer}", self.counts(), lacks.unwrap_or_default()))
+    }
+
+    /// Why an emulation is too large: its results take more memory than `available` bytes bear. It
+    /// takes the time of the scenario, whatever is estimated here.
+    fn too_large_to_emulate(&self, available: Option<f64>) -> Option<String> {
+        let lacks = self.lacks(1, available)?;
+        let memory = rounded_bytes(self.memory);
+        let rarer = "a shorter duration, lower rates or rarer samples make it smaller";
+        Some(format!("a run takes about {memory} of memory: {}{lacks}; {rarer}", self.counts()))
+    }
+
+    fn counts(&self) -> String {
+        format!("{:.1e} packets and {:.1e} rows", self.packets, self.rows)
+    }
+
+    /// What is free, if `at_once` runs take more than their share of it.
+    fn lacks(&self, at_once: usize, available: Option<f64>) -> Option<String> {
+        let available = available?;
+        let memory = self.memory * at_once as f64;
+        (memory > MAX_SHARE * available).then(|| {
+            let runs =
+                if at_once > 1 { format!(", and {at_once} run at a time") } else { String::new() };
+            format!("; {:.1} GB of memory are free{runs}", available / 1e9)
+        })
+    }
+}
+
+/// Free memory of this machine in bytes; `None` where the system does not say.
+fn available_bytes() -> Option<f64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024.0)
 }
 
 impl fmt::Display for Cost {
@@ -62,7 +112,8 @@ fn rounded_bytes(bytes: f64) -> String {
     }
 }
 
-fn rounded_time(seconds: f64) -> String {
+/// `5 minutes`: an estimated time in words.
+pub fn rounded_time(seconds: f64) -> String {
     match seconds {
         s if s < 1.0 => "less than a second".to_owned(),
         s if s < 100.0 => format!("{s:.0} s"),
@@ -87,6 +138,19 @@ impl Scenario {
             + BYTES_OF_ROW * rows;
         let seconds = SECONDS_OF_FLOW * flows + SECONDS_OF_PACKET * packets + SECONDS_OF_ROW * rows;
         Cost { packets, rows, memory, seconds }
+    }
+
+    /// Why this machine does not bear `at_once` simulations of the scenario at a time: a sentence with
+    /// the estimate and what makes it smaller. `None` if it does; with `at_once` 0 (they run
+    /// elsewhere) if none takes more than a day.
+    pub fn too_large(&self, at_once: usize) -> Option<String> {
+        self.cost().too_large(at_once, available_bytes())
+    }
+
+    /// Why this machine does not bear what an emulation of the scenario records, as
+    /// [`too_large`](Self::too_large) says it.
+    pub fn too_large_to_emulate(&self) -> Option<String> {
+        self.cost().too_large_to_emulate(available_bytes())
     }
 
     fn rows(&self, groups: &[Load<'_>]) -> f64 {
@@ -144,14 +208,27 @@ fn rates<'a>(scenario: &'a Scenario, backbone: &Backbone<'_>) -> Vec<Load<'a>> {
         };
         let granted = demand.route.iter().map(share).fold(1.0, f64::min) * demand.bits_per_sec;
         let packets_per_sec = granted / (8.0 * packet_of(group).get().max(1) as f64);
+        let packets = (packets_per_sec * scenario.duration.as_secs_f64()).min(most_packets(group));
         Load {
             name,
             flows: f64::from(group.count),
-            packets: packets_per_sec * scenario.duration.as_secs_f64(),
-            under_way: packets_per_sec * demand.round_trip,
+            packets,
+            under_way: (packets_per_sec * demand.round_trip).min(packets),
         }
     };
     demands.into_iter().map(load).collect()
+}
+
+/// Packets of all flows of the group together, if what each sends has an end; repetitions not counted.
+fn most_packets(group: &FlowGroup) -> f64 {
+    let one = match &group.application {
+        Application::File { size } => {
+            size.get() as f64 / packet_of(group).get().max(1) as f64 + 1.0
+        }
+        Application::Adus { count, .. } => *count as f64,
+        _ => f64::INFINITY,
+    };
+    f64::from(group.count) * one
 }
 
 struct Demand {
@@ -228,13 +305,43 @@ fn bits_per_sec(rate: Rate) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::testing::{VIDEO, scenario};
+
+    #[test]
+    fn a_run_is_too_large_beyond_the_free_memory_or_a_day() {
+        let cost = |memory, seconds| Cost { packets: 1e6, rows: 10.0, memory, seconds };
+        let refused = |cost: Cost, runs| cost.too_large(runs, Some(4e9));
+        assert_eq!(refused(cost(3e9, 10.0), 1), None);
+        let why = refused(cost(3e9, 10.0), 2).unwrap();
+        assert!(
+            why.contains("3.0 GB") && why.contains("4.0 GB of memory are free, and 2"),
+            "{why}"
+        );
+        let why = refused(cost(1e6, 1e6), 0).unwrap();
+        assert!(why.contains("12 days") && !why.contains("free"), "{why}");
+        assert_eq!(cost(1e15, 1.0).too_large(1, None), None);
+        assert_eq!(refused(cost(1e15, 1.0), 0), None, "it runs elsewhere");
+    }
+
+    #[test]
+    fn an_emulation_is_too_large_beyond_the_free_memory_alone() {
+        let cost = |memory, seconds| Cost { packets: 1e6, rows: 10.0, memory, seconds };
+        assert_eq!(cost(3e9, 1e9).too_large_to_emulate(Some(4e9)), None);
+        let why = cost(4e9, 10.0).too_large_to_emulate(Some(4e9)).unwrap();
+        assert!(why.starts_with("a run takes about 4.0 GB of memory: 1.0e6 packets"), "{why}");
+        assert!(why.contains("4.0 GB of memory are free; a shorter"), "{why}");
+    }
 
     #[test]
     fn packets_are_what_is_offered_or_what_the_links_bear() {
         let cost = scenario(VIDEO).cost();
         // 25 flows of 300 kbit/s in packets of 1,000 bytes, for 20 s.
         assert_eq!(cost.packets, 25.0 * 300e3 / 8e3 * 20.0);
+        let file = "kind = \"file\", size = \"100 kB\"";
+        let file = VIDEO.replace("kind = \"cbr\", rate = \"300 kbit/s\"", file);
+        let file = scenario(&file.replace("playout", "# playout").replace("20 s", "2000 h"));
+        assert_eq!(file.cost().packets, 25.0 * 101.0, "it ends, however long the run is");
         let bulk = VIDEO.replace("kind = \"cbr\", rate = \"300 kbit/s\"", "kind = \"ftp\"");
         let bulk = scenario(&bulk.replace("playout", "# playout")).cost();
         assert_eq!(bulk.packets, 25e6 / 8e3 * 20.0);

@@ -46,7 +46,7 @@ mod varying;
 mod written;
 
 pub use changed::{ChangeError, TextError};
-pub use cost::Cost;
+pub use cost::{Cost, rounded_time};
 pub use error::{Origin, Problem, ScenarioError};
 pub use nearest::listed as known_names;
 pub use network::{LaidFlow, LaidLink, LaidReservation, Layout};

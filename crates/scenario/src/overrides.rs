@@ -77,6 +77,14 @@ impl Overrides {
         }
         self.apply(&mut read_document(path.as_ref())?)
     }
+
+    /// The same for the scenario in `text`, `name` being what errors call it.
+    ///
+    /// # Errors
+    /// As [`parse_with`](crate::parse_with) until the values are set.
+    pub fn fields_lost_in(&self, text: &str, name: &str) -> Result<Vec<String>, ScenarioError> {
+        self.apply(&mut Node::parse(text, name)?)
+    }
 }
 
 impl Entry {

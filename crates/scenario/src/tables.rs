@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 5;
+pub const TABLES_VERSION: u32 = 6;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,11 @@ pub const FLOWS: Table = Table {
             "congestion controller of a TCP flow, spacing controller of a spaced one",
         ),
         column("start_s", Number, "when the flow starts, in seconds"),
-        column("sent_packets", Count, "data packets sent, retransmissions counted"),
+        column(
+            "sent_packets",
+            Count,
+            "data packets sent, retransmissions counted, in the measured span",
+        ),
         column(
             "delivered_packets",
             Count,
@@ -87,10 +91,14 @@ pub const FLOWS: Table = Table {
         column(
             "dropped_packets",
             Count,
-            "packets of the flow lost in the network, or by their receivers for bit errors; copies that \
-             links made count, too",
+            "of sent_packets, those lost in the network, or by their receivers for bit errors; ACKs, SYNs \
+             and copies that links made are in the counts of `links` alone",
         ),
-        column("loss_rate", Number, "dropped_packets / sent_packets, 0 where nothing was sent"),
+        column(
+            "loss_rate",
+            Number,
+            "dropped_packets / sent_packets, from 0 to 1; 0 where nothing was sent",
+        ),
         optional("srtt_s", Number, "smoothed round-trip time at the end (RFC 6298), in seconds"),
         optional("min_rtt_s", Number, "smallest round-trip time seen, in seconds"),
         column("acks", Count, "acknowledgements that reached the sender"),
@@ -323,6 +331,29 @@ pub const TABLES: [&Table; 11] = [
     &CAPACITY,
 ];
 
+impl Table {
+    /// What a row is, in a line, and below it what each column means; plain text.
+    pub fn documentation(&self) -> String {
+        let mut text = format!("{}.\n\nColumns:\n", capitalised(self.about));
+        for column in self.columns {
+            text += &format!("    {} ({}): {}\n", column.name, column.type_name(), column.about);
+        }
+        text
+    }
+}
+
+impl Column {
+    fn type_name(&self) -> String {
+        let kind = match self.kind {
+            Text => "text",
+            Count => "whole number",
+            Number => "number",
+        };
+        let empty = if self.optional { ", may be empty" } else { "" };
+        format!("{kind}{empty}")
+    }
+}
+
 const PREAMBLE: &str = "\
 # The result tables
 
@@ -338,13 +369,8 @@ pub fn tables_reference() -> String {
         page += &format!("\n## `{}`\n\n{}.\n\n", table.name, capitalised(table.about));
         page += "| column | type | meaning |\n| --- | --- | --- |\n";
         for column in table.columns {
-            let kind = match column.kind {
-                Text => "text",
-                Count => "whole number",
-                Number => "number",
-            };
-            let empty = if column.optional { ", may be empty" } else { "" };
-            page += &format!("| `{}` | {kind}{empty} | {} |\n", column.name, column.about);
+            let kind = column.type_name();
+            page += &format!("| `{}` | {kind} | {} |\n", column.name, column.about);
         }
     }
     page

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_scenario::model::{AccessDirection, LinkProfile, Scenario, Topology};
-use ontempo_scenario::profiles::{Profile, page, shown, trace};
+use ontempo_scenario::profiles::{Profile, Read, page, shown, trace};
 use ontempo_scenario::traces::read_csv;
 use ontempo_scenario::{Layout, Overrides, parse, parse_with};
 
@@ -270,6 +270,9 @@ fn every_profile_is_a_valid_link_by_its_name_with_sources_for_what_it_cites() {
         assert!(!values.targets.is_empty(), "{name}");
         for target in &values.targets {
             assert!(target.low <= target.high, "{name}: {target:?}");
+            assert_eq!(target.source.is_some(), target.read.is_some(), "{name}: {target:?}");
+            let has_none = target.says.contains("no figure");
+            assert_eq!(target.read == Some(Read::NoFigure), has_none, "{name}: {target:?}");
         }
         assert!(shown(profile).contains(&values.summary), "{name}");
         assert_eq!(LinkProfile::of_name(name), Some(profile));

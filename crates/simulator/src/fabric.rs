@@ -109,7 +109,9 @@ pub(crate) struct Fabric {
     watches: Vec<Option<Box<Watch>>>,
     /// Group of each flow, which is the class of its packets.
     groups: Arc<[u32]>,
-    /// Packets of each flow lost in the network.
+    /// Whether the measured span has begun.
+    is_measuring: bool,
+    /// Of the packets that each flow counts as sent in the present span, those lost in the network.
     dropped: Vec<u64>,
     /// How long after a packet of the flow is lost its sender comes to know; `None`: never. Empty if
     /// no flow does.
@@ -167,6 +169,7 @@ impl Fabric {
             scheduled,
             steps,
             watches,
+            is_measuring: false,
             dropped: vec![0; groups.len()],
             known_after: Vec::new(),
             hosts,
@@ -234,7 +237,10 @@ impl Fabric {
 
     /// Sends a packet on its route.
     #[inline]
-    pub(crate) fn send(&mut self, now: Time, packet: Packet) {
+    pub(crate) fn send(&mut self, now: Time, mut packet: Packet) {
+        if self.is_measuring {
+            packet.marks.measure();
+        }
         let mut leaves = now;
         if let Some(hosts) = &mut self.hosts {
             leaves = hosts.leaves(now, packet.flow, packet.marks.ack);
@@ -407,7 +413,8 @@ impl Fabric {
             packet.marks.corrupt();
         }
         if duplicated {
-            let copy = *packet;
+            let mut copy = *packet;
+            copy.marks.leave_out();
             let copy = self.packets.insert(copy);
             self.wheel.push(at, Event::Packet(copy));
         }
@@ -443,13 +450,20 @@ impl Fabric {
     /// Removes a packet that is lost; `at`: when it would have left the link.
     fn lose(&mut self, at: Time, handle: u32) {
         if let Some(after) = self.is_told(handle) {
-            let flow = self.packets.get(handle).flow;
-            self.dropped[flow as usize] += 1;
+            let packet = *self.packets.get(handle);
+            self.count_lost(&packet);
             self.wheel.push(at + after, Event::Lost(handle));
             return;
         }
         let packet = self.packets.remove(handle);
-        self.dropped[packet.flow as usize] += 1;
+        self.count_lost(&packet);
+    }
+
+    /// Of the packets that the flow counts as sent, so that it loses no more than it has sent.
+    #[inline]
+    fn count_lost(&mut self, packet: &Packet) {
+        let is_counted = packet.marks.is_counted(self.is_measuring);
+        self.dropped[packet.flow as usize] += u64::from(is_counted);
     }
 
     /// How long after its loss the packet's sender comes to know; `None` if it never does.
@@ -542,12 +556,15 @@ impl Fabric {
         &self.watches
     }
 
-    /// The measured span begins: watched links reset their counters.
-    pub(crate) fn restart_watches(&mut self) {
+    /// The measured span begins: watched links reset their counters, and only packets sent from now on
+    /// count as dropped.
+    pub(crate) fn begin_measuring(&mut self) {
+        self.is_measuring = true;
         self.watches.iter_mut().flatten().for_each(|watch| watch.restart_counts());
     }
 
-    /// Packets of a flow lost in the network so far.
+    /// Of the packets that a flow counts as sent, those lost in the network so far; from
+    /// [`begin_measuring`](Self::begin_measuring) on, of those sent since.
     pub(crate) fn dropped(&self, flow: u32) -> u64 {
         self.dropped[flow as usize]
     }

@@ -44,6 +44,6 @@ pub use ontempo_runtime::{
     MANIFEST, ReadError, ReadErrorReason, ResultTable, RunFolder, read_column, read_table,
     read_tables,
 };
-pub use results::Results;
+pub use results::{Results, Standstill};
 pub use simulation::{Control, Simulation};
 pub use trace::Trace;

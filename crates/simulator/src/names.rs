@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ontempo_foundation::Time;
 use ontempo_network::Schedule;
-use ontempo_scenario::{LaidLink, Layout};
+use ontempo_scenario::{LaidFlow, LaidLink, Layout};
 
 /// Names of nodes, links, groups and flows, by place.
 ///
@@ -15,6 +15,8 @@ pub(crate) struct Names {
     pub(crate) links: Vec<NamedLink>,
     /// Places of the links that change, and how.
     pub(crate) schedules: Vec<(usize, Arc<Schedule>)>,
+    /// For each of them the flows that cross it, there or back, in ascending order.
+    pub(crate) crossing: Vec<Vec<u32>>,
     pub(crate) groups: Vec<String>,
     pub(crate) flows: Vec<NamedFlow>,
 }
@@ -41,7 +43,8 @@ impl From<Layout> for Names {
             to: laid.to as u32,
         };
         let schedule = |(place, laid): (usize, &LaidLink)| Some((place, laid.schedule.clone()?));
-        let schedules = layout.links.iter().enumerate().filter_map(schedule).collect();
+        let schedules: Vec<_> = layout.links.iter().enumerate().filter_map(schedule).collect();
+        let crossing = crossing(&schedules, &layout.flows);
         // Not `collect`, which would reuse the far larger allocation of the layout's links.
         let mut links = Vec::with_capacity(layout.links.len());
         links.extend(layout.links.into_iter().map(named));
@@ -54,10 +57,29 @@ impl From<Layout> for Names {
             nodes: layout.nodes.into_iter().map(Into::into).collect(),
             links,
             schedules,
+            crossing,
             flows: flows.collect(),
             groups: layout.groups,
         }
     }
+}
+
+fn crossing(schedules: &[(usize, Arc<Schedule>)], flows: &[LaidFlow]) -> Vec<Vec<u32>> {
+    let mut crossing = vec![Vec::new(); schedules.len()];
+    if schedules.is_empty() {
+        return crossing;
+    }
+    for (number, flow) in (0..).zip(flows) {
+        for link in flow.forward.iter().chain(&flow.reverse) {
+            // Schedules are in the order of their links.
+            if let Ok(at) = schedules.binary_search_by_key(link, |(place, _)| *place)
+                && crossing[at].last() != Some(&number)
+            {
+                crossing[at].push(number);
+            }
+        }
+    }
+    crossing
 }
 
 impl Names {

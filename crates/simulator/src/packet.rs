@@ -23,6 +23,8 @@ impl Marks {
     const CORRUPTED: u8 = 2;
     const ECT1: u8 = 4;
     const PUSH: u8 = 8;
+    const EXTRA: u8 = 16;
+    const MEASURED: u8 = 32;
 
     fn set(&mut self, bit: u8, is_set: bool) {
         self.seen = if is_set { self.seen | bit } else { self.seen & !bit };
@@ -68,6 +70,22 @@ impl Marks {
 
     pub(crate) fn corrupt(&mut self) {
         self.seen |= Self::CORRUPTED;
+    }
+
+    /// It is none of the packets that the flow counts as sent: a SYN, a probe, a copy made by a link.
+    pub(crate) fn leave_out(&mut self) {
+        self.seen |= Self::EXTRA;
+    }
+
+    /// It is sent in the measured span.
+    pub(crate) fn measure(&mut self) {
+        self.seen |= Self::MEASURED;
+    }
+
+    /// Whether its flow has counted it as sent, in the measured span or `!measured` before.
+    #[inline]
+    pub(crate) fn is_counted(self, measured: bool) -> bool {
+        !self.ack && self.seen & Self::EXTRA == 0 && (self.seen & Self::MEASURED != 0) == measured
     }
 }
 
@@ -154,6 +172,7 @@ impl Packet {
     pub(crate) fn set_syn(&mut self) {
         self.blocks[0] = RelativeBlock::default();
         self.blocks[1] = RelativeBlock { start: 0, end: 1 };
+        self.marks.leave_out();
     }
 
     /// Whether a packet of TCP is a SYN or the answer to one.

@@ -113,6 +113,14 @@ impl Simulation {
         Ok(trace)
     }
 
+    /// The links over which nothing passes from some time to the end of the run, and since when.
+    pub fn standing_still(&self) -> Vec<(String, Time)> {
+        let names = &self.run.names;
+        let name = |at: usize| names.links[names.schedules[at].0].name.to_string();
+        let links = results::standing_still(names, self.run.end);
+        links.map(|(at, since)| (name(at), since)).collect()
+    }
+
     /// Runs to the end.
     ///
     /// # Errors

@@ -246,7 +246,48 @@ fn a_link_that_stops_for_ever_ends_the_run_with_what_is_stuck() {
         let gone = ["departures", "dropped_full", "dropped_early"];
         let gone: u64 = gone.iter().map(|column| count(&results, column)).sum();
         assert!(count(&results, "arrivals") > gone, "{queue}: nothing is stuck");
+        let [stuck] = &results.standstills[..] else { panic!("{:?}", results.standstills) };
+        assert_eq!(
+            (stuck.link.as_str(), stuck.since.as_secs_f64()),
+            ("bottleneck", 5.0),
+            "{queue}"
+        );
+        assert!(stuck.waiting > 0, "{queue}: {stuck:?}");
+        let unfinished = [("bulk".to_owned(), 3), ("media".to_owned(), 1)];
+        assert_eq!(stuck.unfinished, unfinished, "{queue}");
     }
+}
+
+#[test]
+fn a_link_that_stands_still_is_known_before_the_run_and_one_that_recovers_is_not_named() {
+    let standing = |more: &str| {
+        let text = RUN.replace("QUEUE", QUEUES[0]).replace("MORE", more);
+        let scenario = ontempo_scenario::parse(&text, "still.toml").expect("it is valid");
+        Simulation::new(&scenario, 1).expect("it can be set up").standing_still()
+    };
+    let at = |seconds: f64, more: &str| {
+        let found = standing(more);
+        let [(link, since)] = &found[..] else { panic!("{more}: {found:?}") };
+        assert_eq!((link.as_str(), since.as_secs_f64()), ("bottleneck", seconds), "{more}");
+    };
+    at(5.0, "schedule = { kind = \"csv\", text = '''time_s,rate_bps\n5,0\n''' }");
+    at(12.0, "outages = [{ at = \"12 s\", for = \"1000 s\" }]");
+    assert_eq!(standing("outages = [{ at = \"12 s\", for = \"7 s\" }]"), []);
+    // Half a second at the end is no standstill.
+    assert_eq!(standing("outages = [{ at = \"19500 ms\", for = \"7 s\" }]"), []);
+}
+
+#[test]
+fn a_flow_that_has_finished_before_is_not_among_the_unfinished() {
+    let text = RUN
+        .replace("QUEUE", QUEUES[0])
+        .replace("MORE", "outages = [{ at = \"10 s\", for = \"1000 s\" }]");
+    let text = text.replace("kind = \"ftp\"", "kind = \"file\", size = \"50 kB\"");
+    let scenario = ontempo_scenario::parse(&text, "still.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let [stuck] = &results.standstills[..] else { panic!("{:?}", results.standstills) };
+    assert_eq!(stuck.unfinished, [("media".to_owned(), 1)]);
 }
 
 #[test]

@@ -133,6 +133,10 @@ class Runner(Protocol):
         """How many cells run at a time, as far as is known."""
         ...
 
+    def here(self) -> int:
+        """How many cells run at a time on this machine; 0 if they run elsewhere."""
+        ...
+
     def words(self) -> str:
         """A description of the place, printed after "running 12"."""
         ...

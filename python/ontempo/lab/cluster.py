@@ -86,6 +86,10 @@ class DaskRunner:
         threads: dict[str, int] = self.client.nthreads()
         return max(1, sum(threads.values()))
 
+    def here(self) -> int:
+        """How many cells run at a time on this machine: none of a cluster's."""
+        return self.jobs if self.address == "local" else 0
+
     def words(self) -> str:
         """The place, after "running 12"."""
         where = "worker processes" if self.address == "local" else f"the cluster at {self.address}"

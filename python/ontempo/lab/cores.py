@@ -27,6 +27,10 @@ class CoreRunner:
         """How many cells run at a time."""
         return self.jobs
 
+    def here(self) -> int:
+        """How many cells run at a time on this machine."""
+        return self.jobs
+
     def words(self) -> str:
         """The place, after "running 12"."""
         return f"on {self.jobs} core{'s' if self.jobs > 1 else ''}"

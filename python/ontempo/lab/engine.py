@@ -5,6 +5,7 @@ against a simulator that takes no time.
 """
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,9 @@ from polars import selectors
 import ontempo
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.toml_text import toml, toml_key
+
+REPLACED = r"(?s).*: replaces the whole table, without the file's "
+"""How the warning begins that an override replaces a table."""
 
 
 class Scenario(Protocol):
@@ -61,8 +65,12 @@ class Engine(Protocol):
         """A fresh token for one run."""
         ...
 
+    def too_large(self, scenario: Scenario, runs_at_once: int) -> str | None:
+        """Why this machine does not bear so many runs at a time; 0 if they run elsewhere."""
+        ...
+
     def run(self, scenario: Scenario, seed: int, stop: Stop) -> Mapping[str, pl.DataFrame]:
-        """Run to the end and return every table by name."""
+        """Run to the end, whatever it takes, and return every table by name."""
         ...
 
 
@@ -76,7 +84,10 @@ class NativeEngine:
     def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
         """Read a scenario file."""
         try:
-            return ontempo.load(str(path), list(overrides))
+            with warnings.catch_warnings():
+                # A study's axes replace whole tables, such as a queue, on purpose.
+                warnings.filterwarnings("ignore", REPLACED, UserWarning)
+                return ontempo.load(str(path), list(overrides))
         except (ontempo.ScenarioError, OSError) as error:
             raise BadInputError(str(error)) from error
 
@@ -93,12 +104,17 @@ class NativeEngine:
         """A fresh token for one run."""
         return ontempo.CancelToken()
 
+    def too_large(self, scenario: Scenario, runs_at_once: int) -> str | None:
+        """By the estimate that `ontempo simulate` has."""
+        assert isinstance(scenario, ontempo.Scenario)
+        return scenario.too_large(runs_at_once)
+
     def run(self, scenario: Scenario, seed: int, stop: Stop) -> Mapping[str, pl.DataFrame]:
         """Simulate; other threads run meanwhile."""
         assert isinstance(scenario, ontempo.Scenario)
         assert isinstance(stop, ontempo.CancelToken)
         try:
-            result = ontempo.run(scenario, seed, stop)
+            result = ontempo.run(scenario, seed, stop, any_size=True)
         except ontempo.Cancelled as error:
             raise StoppedError from error
         return {

@@ -205,6 +205,14 @@ def sweep(
         bool,
         typer.Option("--dry-run", help="Check the study and print what it would run; run nothing."),
     ] = False,
+    any_size: Annotated[
+        bool,
+        typer.Option(
+            "--any-size",
+            help="Run it even if it is estimated to take more memory than is free, or a run more"
+            " than a day.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print results as JSON on stdout.")
     ] = False,
@@ -223,11 +231,12 @@ def sweep(
       ontempo-lab sweep study.toml --dask tcp://scheduler:8786
     """
     again = f"ontempo-lab sweep {study}" + (f" --out {out}" if out else "")
+    again += " --any-size" if any_size else ""
     with exit_codes(again):
         if dry_run:
             print_plan(make_engine(), study)
         else:
-            run_sweep(make_engine(), study, out, jobs, dask, as_json=as_json)
+            run_sweep(make_engine(), study, out, jobs, dask, any_size=any_size, as_json=as_json)
 
 
 @app.command()
@@ -340,7 +349,8 @@ def _run(
     console = Console(stderr=True, highlight=False)
     with claimed(out), chosen_runner(dask, jobs, console) as runner:
         store = Store(out / "cells", engine.fingerprint())
-        study = Study(engine, store, runner)
+        # Their sizes are known, and were run before they were published.
+        study = Study(engine, store, runner, any_size=True)
         plan = study.plan(every)
         for one in store.take_rejected():
             console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)

@@ -15,7 +15,7 @@ import polars as pl
 from ontempo.lab.cells import Cell, Label, Plan, Planned, Runner
 from ontempo.lab.cores import CoreRunner
 from ontempo.lab.engine import Engine, Scenario
-from ontempo.lab.errors import InterruptedStudyError, UnfitEnvironmentError
+from ontempo.lab.errors import BadInputError, InterruptedStudyError, UnfitEnvironmentError
 from ontempo.lab.real_time import machine, run_real
 from ontempo.lab.store import Store, cell_key
 
@@ -116,15 +116,25 @@ def read_whole(store: Store, key: str, only: str | None = None) -> dict[str, pl.
 
 
 class Study:
-    """Runs the cells of a plan that the store does not have."""
+    """Runs the cells of a plan that the store does not have.
 
-    def __init__(self, engine: Engine, store: Store, jobs: int | Runner) -> None:
+    `any_size` runs cells even if they are estimated to take more memory than is free, or more than
+    a day each.
+    """
+
+    def __init__(
+        self, engine: Engine, store: Store, jobs: int | Runner, *, any_size: bool = False
+    ) -> None:
         self.engine = engine
         self.store = store
+        self.any_size = any_size
         self.runner = CoreRunner(jobs) if isinstance(jobs, int) else jobs
 
     def plan(self, cells: Iterable[Cell]) -> Plan:
-        """Read every scenario, so that a mistake in any is found before any runs."""
+        """Read every scenario, so that a mistake in any is found before any runs.
+
+        Raises `BadInputError` where a missing cell is larger than this machine bears.
+        """
         scenarios: dict[tuple[Path, tuple[str, ...]], tuple[Scenario, str]] = {}
         fingerprint = self.engine.fingerprint()
         planned = []
@@ -138,7 +148,23 @@ class Study:
                 canonical = json.dumps([canonical, cell.real.identity(), machine()])
             planned.append(Planned(cell, scenario, cell_key(canonical, cell.seed, fingerprint)))
         missing = {one.key: one for one in reversed(planned) if not self.store.has(one.key)}
-        return Plan(tuple(planned), tuple(reversed(missing.values())))
+        plan = Plan(tuple(planned), tuple(reversed(missing.values())))
+        if not self.any_size:
+            self._require_bearable(plan)
+        return plan
+
+    def _require_bearable(self, plan: Plan) -> None:
+        at_once = min(self.runner.here(), len(plan.simulated))
+        seen: set[tuple[Path, tuple[str, ...]]] = set()
+        for cell, scenario in ((one.cell, one.scenario) for one in plan.simulated):
+            if (source := (cell.scenario, cell.overrides)) in seen:
+                continue
+            seen.add(source)
+            if why := self.engine.too_large(scenario, at_once):
+                raise BadInputError(
+                    f"{cell}: {why}, fewer jobs take less memory, and --any-size (in Python"
+                    " any_size=True) runs it as it is"
+                )
 
     def run(self, plan: Plan, progress: Progress | None = None) -> Results:
         """Run what is missing and return everything.

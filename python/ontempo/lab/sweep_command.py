@@ -11,12 +11,19 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 from ontempo.lab.sweep import planned_cells, sweep
 from ontempo.lab.sweep_file import read_sweep
-from ontempo.lab.sweep_output import as_dict, as_tables, related, write_results
+from ontempo.lab.sweep_output import as_dict, as_tables, equal_runs, related, write_results
 from ontempo.lab.terminal import ShownProgress, chosen_runner
 
 
 def run_sweep(
-    engine: Engine, path: Path, out: Path | None, jobs: int, dask: str | None, *, as_json: bool
+    engine: Engine,
+    path: Path,
+    out: Path | None,
+    jobs: int,
+    dask: str | None,
+    *,
+    any_size: bool,
+    as_json: bool,
 ) -> None:
     """Run a study file, write its results, and print them."""
     file = read_sweep(path)
@@ -25,10 +32,12 @@ def run_sweep(
     planned_cells(file, engine)  # finds a mistake before anything is touched
     with claimed(folder), chosen_runner(dask, jobs, console) as runner:
         store = Store(folder / "cells", engine.fingerprint())
-        study = Study(engine, store, runner)
+        study = Study(engine, store, runner, any_size=any_size)
         with ShownProgress(console, runner, costs_known=False) as progress:
             swept = sweep(file, study, progress, progress.show)
         write_results(swept, folder)
+    for sentence in equal_runs(swept):
+        console.print(sentence, markup=False, soft_wrap=True)
     for warning in related(swept):
         console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
     if as_json:

@@ -11,6 +11,7 @@ Each of these is replaced whole, so that a reader never finds old and new parts 
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ def _cell(swept: Swept, outcome: Outcome) -> dict[str, Any]:
         "axes": dict(outcome.point.labels),
         "overrides": list(outcome.point.overrides),
         "seeds": [cell.seed for cell in outcome.cells],
+        "equal": is_equal(swept, outcome),
         "columns": {name: _limits(one) for name, one in outcome.intervals.items()},
     }
     if outcome.narrow is not None:
@@ -126,6 +128,43 @@ def lags(outcome: Outcome, column: str) -> float:
         if len(values) > 1:
             found.append(lag_one(values))
     return sum(found) / len(found) if found else 0.0
+
+
+def is_equal(swept: Swept, outcome: Outcome) -> bool:
+    """Whether a point has several runs with equal tables: its seeds decide nothing."""
+    if len(outcome.cells) <= 1:
+        return False
+    # Columns that differ spare reading the tables.
+    names = list(swept.file.columns)
+    parts = outcome.rows.partition_by("replicate", maintain_order=True)
+    if any(not part.select(names).equals(parts[0].select(names)) for part in parts):
+        return False
+    first, *others = outcome.cells
+    tables = swept.tables(first)
+    return all(_same(tables, swept.tables(other)) for other in others)
+
+
+def _same(one: Mapping[str, pl.DataFrame], other: Mapping[str, pl.DataFrame]) -> bool:
+    return one.keys() == other.keys() and all(one[name].equals(other[name]) for name in one)
+
+
+def equal_runs(swept: Swept) -> list[str]:
+    """A sentence for each point whose runs are equal; one for all if all are."""
+    equal = [outcome for outcome in swept.outcomes if is_equal(swept, outcome)]
+    if len(equal) == len(swept.outcomes):
+        counts = {len(outcome.cells) for outcome in equal}
+        runs = counts.pop() if len(counts) == 1 else None
+        where = "" if len(equal) == 1 else " of each point"
+        return [_equal_sentence(runs, where)] if equal else []
+    return [
+        f"{outcome.point}: " + _equal_sentence(len(outcome.cells), "").lower() for outcome in equal
+    ]
+
+
+def _equal_sentence(runs: int | None, where: str) -> str:
+    """The sentence of `ontempo simulate --seeds`."""
+    count = "" if runs is None else f"{runs} "
+    return f"All {count}runs{where} are equal: nothing in them depends on the seed."
 
 
 def related(swept: Swept) -> list[str]:

@@ -24,6 +24,9 @@ pub(crate) struct Emulate {
     /// Take commands of `ontempo link` while it runs, and write repeat.toml
     #[arg(long, conflicts_with = "seeds")]
     pub(crate) control: bool,
+    /// Run it even if its results are estimated to take more memory than is free
+    #[arg(long)]
+    pub(crate) any_size: bool,
     #[command(flatten)]
     pub(crate) hosts: Hosts,
 }

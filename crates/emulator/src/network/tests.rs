@@ -49,6 +49,10 @@ fn network(queue: &str) -> (Network, Layout) {
 
 /// With `more` at the link from a to b.
 fn network_with(queue: &str, more: &str) -> (Network, Layout) {
+    network_measured_from(Time::ZERO, queue, more)
+}
+
+fn network_measured_from(measured_from: Time, queue: &str, more: &str) -> (Network, Layout) {
     let text = SCENARIO.replace("QUEUE", queue).replace("MORE", more);
     let scenario = ontempo_scenario::parse(&text, "network.toml").expect("it is valid");
     let layout = scenario.layout(1).expect("it can be laid out");
@@ -56,7 +60,7 @@ fn network_with(queue: &str, more: &str) -> (Network, Layout) {
     let groups: Arc<[u32]> = [0, 1].into();
     let watches = layout.links.iter().map(|_| Some(Watch::new(groups.clone(), 2, true, true)));
     let sample_every = Some(Duration::from_secs(1));
-    let spans = Spans { measured_from: Time::ZERO, sample_every, end: at(2_000_000) };
+    let spans = Spans { measured_from, sample_every, end: at(2_000_000) };
     let elements = elements.collect();
     let routes = Routes::ByAddress(ByAddress::new(&layout));
     (Network::new(elements, &layout, routes, watches.collect(), Vec::new(), spans), layout)
@@ -128,6 +132,57 @@ fn a_full_queue_drops_and_every_packet_is_accounted_for() {
     let seen: Vec<(u64, u64)> = lengths[1].iter().map(|seen| (seen.arrivals, seen.drops)).collect();
     assert_eq!(seen, [(2, 0), (1, 0), (2, 2)]);
     assert_eq!(network.samples.len(), 2 * network.watches.len(), "at 0 s and at 1 s");
+}
+
+/// A packet of TCP with so many bytes of data.
+fn segment(from: End, to: End, data: usize) -> Vec<u8> {
+    let mut segment = packet(from, to, 0);
+    segment.truncate(40 + data);
+    segment[9] = 6;
+    // A header without options, with ACK alone.
+    (segment[32], segment[33]) = (0x50, 0x10);
+    segment
+}
+
+#[test]
+fn of_a_connection_the_packets_with_data_are_counted_as_sent_and_as_lost() {
+    let (mut network, _) = network(FIFO);
+    let (source, sink) = (End::source(1), End::sink(1));
+    // Two with data wait, and behind them what is lost: without data, with data, and on the way back.
+    for data in [960, 960, 960, 0, 0, 960] {
+        send(&mut network, 0, &segment(source, sink, data));
+    }
+    for _ in 0..5 {
+        send(&mut network, 0, &segment(sink, source, 0));
+    }
+    delivered(&mut network, 100);
+    let counts = network.counts[1];
+    assert_eq!((counts.sent, counts.delivered, counts.dropped), (4, 3, 1));
+}
+
+#[test]
+fn what_was_sent_before_the_measured_span_is_not_lost_in_it() {
+    let (mut network, _) = network_measured_from(at(500), FIFO, "");
+    let send = |network: &mut Network, micros, packets| {
+        network.advance(at(micros), &mut |_| {});
+        for _ in 0..packets {
+            send(network, micros, &packet(End::source(1), End::sink(1), 0));
+        }
+    };
+    send(&mut network, 0, 5);
+    send(&mut network, 600, 1);
+    delivered(&mut network, 100);
+    let (now, before) = (network.counts[1], network.counts_before[1]);
+    assert_eq!((before.sent, before.dropped), (5, 2));
+    assert_eq!((now.sent - before.sent, now.dropped - before.dropped), (1, 1));
+    // Of the last link of all, where those from before the span have bit errors.
+    let (mut network, _) = network_measured_from(at(500), FIFO, "corrupt = 1");
+    send(&mut network, 0, 2);
+    send(&mut network, 600, 1);
+    delivered(&mut network, 100);
+    let (now, before) = (network.counts[1], network.counts_before[1]);
+    assert_eq!((before.sent, before.dropped), (2, 0));
+    assert_eq!((now.sent - before.sent, now.dropped - before.dropped), (1, 1));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Links that change: rate, delay and loss as functions of time, known before the run.
 
 mod capacity;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod discipline_tests;
 mod steps;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

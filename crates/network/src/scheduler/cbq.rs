@@ -97,10 +97,10 @@ impl Cbq {
             .map(|class| class.priority)
             .min()?;
         let may = |class: &Class| class.priority == priority && class.may_send(now, unsatisfied);
-        // Each turn adds to the deficit of a class that may send, so that a packet is found.
+        // Each turn adds to the deficit of a class that may send, so that a packet is found; once a turn,
+        // so that it ends.
         loop {
-            let place = self.turn;
-            let class = &mut self.classes[place];
+            let class = &mut self.classes[self.turn];
             if may(class)
                 && let Some((packet, ())) = class.queue.front()
             {
@@ -109,13 +109,17 @@ impl Cbq {
                     class.deficit -= size;
                     return class.send(now);
                 }
-                class.deficit += class.quantum;
-                if class.deficit >= size {
-                    class.deficit -= size;
-                    return class.send(now);
-                }
             }
-            self.turn = (place + 1) % self.classes.len();
+            self.turn = (self.turn + 1) % self.classes.len();
+            let next = &mut self.classes[self.turn];
+            // A class that had to stop at its limit still has what it was given.
+            let lacks = |class: &Class| {
+                let size = class.queue.front().map(|(packet, ())| packet.size.get() as f64);
+                size.is_some_and(|size| class.deficit < size)
+            };
+            if may(next) && lacks(next) {
+                next.deficit += next.quantum;
+            }
         }
     }
 

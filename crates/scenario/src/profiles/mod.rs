@@ -67,8 +67,24 @@ pub struct Target {
     pub high: f64,
     /// The name of a source; none where the bounds follow from an assumption of the profile.
     pub source: Option<String>,
+    /// Where the source's figure was read; none where there is no source.
+    pub read: Option<Read>,
     /// What the source says.
     pub says: String,
+}
+
+/// Where a source's figure was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Read {
+    /// In the source itself: its text, its abstract, or its authors' own account.
+    Source,
+    /// In the report that is named with the source.
+    Report,
+    /// Nowhere again since it was written down from memory.
+    Memory,
+    /// The source gives no figure, only what it is like.
+    NoFigure,
 }
 
 /// A statistic of what a profile generates.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Profile, Statistic, Target};
+use super::{Profile, Read, Statistic, Target};
 use crate::explain::link_in_words;
 use crate::model::{AccessDirection, LinkProfile, LinkSpec, LossSpec, QueueLimit, QueueSpec};
 
@@ -41,10 +41,53 @@ pub fn page() -> String {
             );
         }
     }
+    standing(&mut page);
     for profile in LinkProfile::ALL {
         section(&mut page, profile);
     }
     page
+}
+
+/// How many statistics of each profile stand on what.
+fn standing(page: &mut String) {
+    _ = writeln!(
+        page,
+        "\n## What stands on what\n\n\
+         Each statistic that a profile is held against has bounds. Of a source that is named for them, the figure was\n\
+         read in the source itself (its text, its abstract, its authors' own account) or in the report that is named with\n\
+         it; or it was written down from memory, and has not been read since: check it before you rely on it. Some\n\
+         sources say what a link is like and give no figure. Bounds \"around our assumption\" only hold the generator to\n\
+         a choice of ours: that they are kept says nothing about real links.\n\n\
+         | profile | statistics | read in the source | read in a report | from memory | source without a figure | \
+         around our assumption |\n\
+         | --- | --- | --- | --- | --- | --- | --- |"
+    );
+    let mut sums = [0; 6];
+    for profile in LinkProfile::ALL {
+        let targets = &Profile::of(profile).targets;
+        let of = |read| targets.iter().filter(|target| target.read == read).count();
+        let kinds = [Read::Source, Read::Report, Read::Memory, Read::NoFigure];
+        let [source, report, memory, none] = kinds.map(|read| of(Some(read)));
+        let counts = [targets.len(), source, report, memory, none, of(None)];
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        let name = profile.name();
+        _ = writeln!(
+            page,
+            "| [`{name}`](#{name}) | {} |",
+            counts.map(|it| it.to_string()).join(" | ")
+        );
+    }
+    _ = writeln!(page, "| all | {} |", sums.map(|it| it.to_string()).join(" | "));
+}
+
+/// The source of a statistic's bounds, and where its figure was read.
+fn source(target: &Target) -> String {
+    let Some(source) = &target.source else { return "assumed".to_owned() };
+    match target.read {
+        Some(Read::Memory) => format!("{source}, from memory"),
+        Some(Read::Report) => format!("{source}, by a report"),
+        Some(Read::Source | Read::NoFigure) | None => source.clone(),
+    }
 }
 
 fn section(page: &mut String, profile: LinkProfile) {
@@ -64,7 +107,7 @@ fn section(page: &mut String, profile: LinkProfile) {
         "\n| statistic | direction | bounds | source says | source |\n| --- | --- | --- | --- | --- |"
     );
     for target in &values.targets {
-        let source = target.source.as_deref().unwrap_or("assumed");
+        let source = source(target);
         let direction = target.direction.map_or("both", AccessDirection::name);
         _ = writeln!(
             page,

@@ -73,7 +73,9 @@ impl Spaced {
     fn send_allowed(&mut self, now: Time, fabric: &mut Fabric) {
         let Some(interval) = self.interval() else {
             if !self.udp.has_stopped(now) {
-                fabric.send(now, self.udp.packet(PROBE, now, REPORT_SIZE));
+                let mut probe = self.udp.packet(PROBE, now, REPORT_SIZE);
+                probe.marks.leave_out();
+                fabric.send(now, probe);
                 self.wake.set(now + PROBE_AGAIN, Event::Wake(self.flow), fabric);
             }
             return;
