@@ -55,6 +55,20 @@ pub struct SpacingParameters {
     /// How a loss that a smaller spacing caused restores the spacing before it (psp, section
     /// 2.2); `None`: it does not.
     pub damping: Option<Damping>,
+    /// Which reports lead to a decision.
+    pub feedback: Feedback,
+}
+
+/// Which reports lead to a decision.
+///
+/// A decision shows in the reports from the next round trip on. Until then they tell of packets
+/// that were sent under decisions before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// Each: one decision per base round trip (psp, section 2.1).
+    EachReport,
+    /// Only one that covers no packet sent before the present spacing was set.
+    Fresh,
 }
 
 /// How a loss is found to be due to a deliberate decrease of the spacing.
@@ -73,6 +87,7 @@ impl SpacingParameters {
             first_step: Duration::from_micros(50),
             step_down: Duration::from_micros(2),
             damping: None,
+            feedback: Feedback::EachReport,
         }
     }
 
@@ -84,6 +99,11 @@ impl SpacingParameters {
     /// Damped PSP that looks at its last decision only.
     pub const fn damped_by_last() -> Self {
         Self { damping: Some(Damping::LastDecision), ..Self::psp() }
+    }
+
+    /// The same, deciding on these reports.
+    pub const fn on(self, feedback: Feedback) -> Self {
+        Self { feedback, ..self }
     }
 }
 
@@ -162,6 +182,8 @@ pub struct Spacing {
     sent_before: [u64; 2],
     /// Decisions whose packets are not all reported on, the oldest first; never empty.
     epochs: VecDeque<Epoch>,
+    /// The number of the first packet sent at the present spacing.
+    present_from: u64,
     losses: u64,
 }
 
@@ -180,20 +202,23 @@ impl Spacing {
             last: Report::default(),
             sent_before: [0; 2],
             epochs: VecDeque::from([Epoch { first: 0, lowered_from: None }]),
+            present_from: 0,
             losses: 0,
         }
     }
 
     /// The same, beginning at a spacing, which is cut to the round trip, and after a report: for
     /// a sender whose first link does not space packets by itself, and that has looked for a
-    /// start in its own way.
+    /// start in its own way. `next_to_send` is the first packet at that spacing.
     pub fn starting_at(
         parameters: SpacingParameters,
         base_rtt: Duration,
         spacing: Duration,
         last: Report,
+        next_to_send: u64,
     ) -> Self {
-        Self { spacing: spacing.min(base_rtt), last, ..Self::new(parameters, base_rtt) }
+        let spacing = spacing.min(base_rtt);
+        Self { spacing, last, present_from: next_to_send, ..Self::new(parameters, base_rtt) }
     }
 
     /// The spacing between two packets.
@@ -216,29 +241,36 @@ impl Spacing {
         self.last = report;
         self.sent_before = [self.sent_before[1], next_to_send];
         let Some(lost) = lost else { return };
+        let before = self.spacing;
         let lowered_from = if lost {
             self.losses += 1;
             self.on_loss(told_until);
             None
         } else {
-            let before = self.spacing;
             self.spacing = self.spacing.saturating_sub(self.parameters.step_down);
             (self.spacing < before).then_some(before)
         };
+        if self.spacing != before {
+            self.present_from = next_to_send;
+        }
         self.begin_epoch(Epoch { first: next_to_send, lowered_from }, told_until);
     }
 
     /// The number up to which the report counts, and whether any packet below was lost; `None`
-    /// if it covers nothing new.
+    /// if it covers nothing that leads to a decision.
     fn compare(&self, report: Report) -> (u64, Option<bool>) {
+        let from = match self.parameters.feedback {
+            Feedback::EachReport => 0,
+            Feedback::Fresh => self.present_from,
+        };
         let sent = report.next - self.last.next;
         if sent > 0 {
             let received = (report.received - self.last.received).get();
-            return (report.next, Some(sent > received));
+            return (report.next, (self.last.next >= from).then_some(sent > received));
         }
         // Nothing arrived. What was sent more than two reports ago should have.
         let overdue = self.sent_before[0];
-        (overdue.max(report.next), (overdue > report.next).then_some(true))
+        (overdue.max(report.next), (overdue > report.next.max(from)).then_some(true))
     }
 
     fn on_loss(&mut self, told_until: u64) {

@@ -1,8 +1,8 @@
 //! The distance between spaced packets: constant, or adapted to the receiver's reports.
 
 use ontempo_foundation::{Bytes, Duration, Rate};
-use ontempo_mechanisms::spacing::{Report, Spacing, SpacingParameters};
-use ontempo_scenario::model::{SpacingFrom, SpacingKind};
+use ontempo_mechanisms::spacing::{Feedback, Report, Spacing, SpacingParameters};
+use ontempo_scenario::model::{SpacingFeedback, SpacingFrom, SpacingKind};
 
 /// Smallest spacing, however fast the sender's first link is.
 const MIN_SPACING: Duration = Duration::from_micros(1);
@@ -24,8 +24,13 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The spacing of `controller`, or the constant `spacing` if there is none.
-    pub fn new(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Self {
+    /// The spacing of `controller`, which decides on the reports of `feedback`, or the constant
+    /// `spacing` if there is none.
+    pub fn new(
+        spacing: Option<Duration>,
+        controller: Option<SpacingKind>,
+        feedback: Option<SpacingFeedback>,
+    ) -> Self {
         let (name, parameters) = match controller {
             None => return Self::Constant(spacing.unwrap_or(Duration::ZERO)),
             Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
@@ -33,6 +38,11 @@ impl Pace {
             Some(SpacingKind::PspDampedLast) => {
                 ("psp-damped-last", SpacingParameters::damped_by_last())
             }
+        };
+        let parameters = match feedback {
+            None => parameters,
+            Some(SpacingFeedback::EachReport) => parameters.on(Feedback::EachReport),
+            Some(SpacingFeedback::Fresh) => parameters.on(Feedback::Fresh),
         };
         Self::Adaptive { name, parameters, controller: None }
     }

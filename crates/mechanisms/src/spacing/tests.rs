@@ -64,7 +64,7 @@ fn damped_a_loss_after_a_decrease_restores_the_spacing_before_it() {
 #[test]
 fn it_may_begin_at_a_spacing_of_at_most_a_round_trip() {
     let first = Report { next: 50, received: Packets::new(40) };
-    let begin = |spacing| Spacing::starting_at(SpacingParameters::psp(), RTT, spacing, first);
+    let begin = |spacing| Spacing::starting_at(SpacingParameters::psp(), RTT, spacing, first, 60);
     assert_eq!([micros(700), RTT * 2].map(|at| begin(at).spacing()), [micros(700), RTT]);
     let mut spacing = begin(micros(700));
     spacing.on_report(Report { next: 60, received: Packets::new(50) }, 60);
@@ -114,6 +114,65 @@ fn damped_by_the_last_decision_a_loss_after_a_decrease_restores_whatever_it_was_
 }
 
 #[test]
+fn on_fresh_reports_one_loss_doubles_once_however_often_it_is_reported() {
+    let report = |next, received| Report { next, received: Packets::new(received) };
+    let doubled = |feedback| {
+        let mut spacing = Spacing::new(SpacingParameters::damped().on(feedback), RTT);
+        // 300 packets are under way when the first report decides: all are sent too close.
+        spacing.on_report(report(100, 90), 300);
+        spacing.on_report(report(200, 180), 350);
+        spacing.on_report(report(300, 270), 400);
+        spacing.spacing()
+    };
+    assert_eq!(doubled(Feedback::EachReport), micros(200));
+    assert_eq!(doubled(Feedback::Fresh), micros(50));
+}
+
+#[test]
+fn on_fresh_reports_a_report_counts_that_begins_at_the_present_spacing() {
+    let report = |next, received| Report { next, received: Packets::new(received) };
+    let mut spacing = Spacing::new(SpacingParameters::damped().on(Feedback::Fresh), RTT);
+    spacing.on_report(report(100, 99), 300);
+    // Packets 290 to 299 were sent without spacing.
+    spacing.on_report(report(290, 280), 350);
+    spacing.on_report(report(340, 329), 400);
+    assert_eq!((spacing.spacing(), spacing.losses()), (micros(50), 1));
+    spacing.on_report(report(390, 379), 450);
+    assert_eq!(spacing.spacing(), micros(48));
+    // Up to 449 they were sent at 50 us: neither a loss nor none decides.
+    spacing.on_report(report(450, 430), 500);
+    assert_eq!((spacing.spacing(), spacing.losses()), (micros(48), 1));
+    spacing.on_report(report(490, 469), 550);
+    assert_eq!((spacing.spacing(), spacing.losses()), (micros(50), 2));
+}
+
+#[test]
+fn on_fresh_reports_silence_counts_once_packets_at_the_present_spacing_are_overdue() {
+    let mut spacing = Spacing::new(SpacingParameters::psp().on(Feedback::Fresh), RTT);
+    let silent = Report { next: 10, received: Packets::new(10) };
+    spacing.on_report(silent, 20);
+    spacing.on_report(silent, 20);
+    spacing.on_report(silent, 20);
+    assert_eq!(spacing.spacing(), micros(50));
+    spacing.on_report(silent, 30);
+    spacing.on_report(silent, 40);
+    assert_eq!(spacing.spacing(), micros(50), "packets 20 to 29 may be on their way");
+    spacing.on_report(silent, 50);
+    assert_eq!((spacing.losses(), spacing.spacing()), (2, micros(100)));
+}
+
+#[test]
+fn it_may_begin_with_packets_of_another_spacing_under_way() {
+    let fresh = SpacingParameters::psp().on(Feedback::Fresh);
+    let first = Report { next: 50, received: Packets::new(40) };
+    let mut spacing = Spacing::starting_at(fresh, RTT, micros(700), first, 80);
+    spacing.on_report(Report { next: 80, received: Packets::new(60) }, 110);
+    assert_eq!((spacing.losses(), spacing.spacing()), (0, micros(700)));
+    spacing.on_report(Report { next: 100, received: Packets::new(79) }, 120);
+    assert_eq!((spacing.losses(), spacing.spacing()), (1, micros(1400)));
+}
+
+#[test]
 fn packets_under_way_are_not_lost() {
     let mut spacing = Spacing::new(SpacingParameters::psp(), RTT);
     spacing.on_report(Report { next: 100, received: Packets::new(100) }, 10_000);
@@ -155,8 +214,9 @@ proptest! {
         damping in prop::sample::select(
             vec![None, Some(Damping::AsSent), Some(Damping::LastDecision)]
         ),
+        feedback in prop::sample::select(vec![Feedback::EachReport, Feedback::Fresh]),
     ) {
-        let parameters = SpacingParameters { damping, ..SpacingParameters::psp() };
+        let parameters = SpacingParameters { damping, feedback, ..SpacingParameters::psp() };
         let mut spacing = Spacing::new(parameters, RTT);
         let (mut next, mut received, mut sent) = (0, 0, 0);
         for (came, lost, ahead) in reports {

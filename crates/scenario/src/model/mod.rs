@@ -34,7 +34,7 @@ pub use schedule::{
 };
 pub use tcp::{AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec};
 pub use transport::{
-    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFrom, SpacingKind, Transport,
+    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFeedback, SpacingFrom, SpacingKind, Transport,
     WindowCounts,
 };
 
