@@ -2,6 +2,7 @@
 
 from ontempo.lab.claims import Conclusion, Paper
 
+from .declared import READINGS
 from .figures import adaptive, alone, emulated, live, motive, with_tcp
 
 PAPER = Paper(
@@ -26,6 +27,7 @@ PAPER = Paper(
         live.HEADLINE,
         emulated.SPACING,
     ],
+    readings=READINGS,
     conclusions=[
         Conclusion(
             "A receiver gets more, up to a point, where senders leave time between packets.",
