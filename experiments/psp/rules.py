@@ -14,8 +14,9 @@ the agents of a rule, from 40 s on of 160 s:
 - share: beside TCP, the agents' part of the throughput, as the smaller of part/half and half/part.
 
 The score of a setting is ``use * (1 - loss) * alike * share / (1 + swing)``, the mean over its
-seeds; that of a rule is the mean over all settings. The reports on which PSP decides by default are
-those whose rules, plain and damped together, score more.
+seeds; that of a rule is the mean over all settings. PSP's default is the way whose rules, plain and
+damped together, score most. The third way was added, and committed, after the first two had been
+run: agents on fresh reports had unequal rates, since by a fixed step the faster one gets ahead.
 """
 
 import sys
@@ -42,7 +43,14 @@ BUFFERS = (0.1, 1.0)
 """Of the bandwidth-delay product; at least 10 packets."""
 
 AGENTS = {"one agent": (1, 0), "four agents": (4, 0), "four agents, four TCPs": (4, 4)}
-RULES = tuple(product(("psp", "psp-damped"), ("each-report", "fresh")))
+WAYS = (
+    ("each-report", "fixed-step"),
+    ("fresh", "fixed-step"),
+    ("fresh", "packet-per-round-trip"),
+)
+"""On which reports a rule decides, and how fast its rate grows: the first as in the paper."""
+
+RULES = tuple((controller, *way) for controller, way in product(("psp", "psp-damped"), WAYS))
 PACKET_BITS = 1428 * 8
 FAIR = 0.5
 MEASURES = ("use", "loss", "swing", "alike", "share", "score")
@@ -66,12 +74,13 @@ class Setting(NamedTuple):
 SETTINGS = tuple(Setting(*one) for one in product(RATES_MBIT_S, RTTS_MS, BUFFERS, AGENTS))
 
 
-def cell(setting: Setting, controller: str, feedback: str, seed: int) -> Cell:
+def cell(setting: Setting, controller: str, feedback: str, increase: str, seed: int) -> Cell:
     """A run of a rule."""
     agents, tcps = AGENTS[setting.who]
     limit = f'limit = "{setting.queue} packets"'
     tcp = (f"flows.tcp.count={tcps}",) if tcps else ('flows.tcp.start="159 s"',)
-    labels = (*setting._asdict().items(), ("controller", controller), ("feedback", feedback))
+    rule = (("controller", controller), ("feedback", feedback), ("increase", increase))
+    labels = (*setting._asdict().items(), *rule)
     return Cell(
         SCENARIO,
         (
@@ -82,6 +91,7 @@ def cell(setting: Setting, controller: str, feedback: str, seed: int) -> Cell:
             f"flows.agent.count={agents}",
             f'flows.agent.transport.controller="{controller}"',
             f'flows.agent.transport.feedback="{feedback}"',
+            f'flows.agent.transport.increase="{increase}"',
             *tcp,
         ),
         seed,
@@ -132,16 +142,16 @@ def main(arguments: list[str]) -> None:
     rows = pl.DataFrame(
         [{**dict(one.labels), **measures(results.of([one]))} for one in results.cells]
     )
-    print(f"| rule | reports | who | {' | '.join(MEASURES)} |")
-    print("| --- |" + " --- |" * (len(MEASURES) + 2))
-    for (controller, feedback), who in product(RULES, (*AGENTS, "all")):
-        part = rows.filter(controller=controller, feedback=feedback)
+    print(f"| rule | reports | rate grows by | who | {' | '.join(MEASURES)} |")
+    print("| --- |" + " --- |" * (len(MEASURES) + 3))
+    for (controller, feedback, increase), who in product(RULES, (*AGENTS, "all")):
+        part = rows.filter(controller=controller, feedback=feedback, increase=increase)
         part = part if who == "all" else part.filter(who=who)
         values = (f"{float(part[name].to_numpy().mean()):.3f}" for name in MEASURES)
-        print(f"| {controller} | {feedback} | {who} | {' | '.join(values)} |")
-    for feedback in ("each-report", "fresh"):
-        score = float(rows.filter(feedback=feedback)["score"].to_numpy().mean())
-        print(f"{feedback}: {score:.4f}")
+        print(f"| {controller} | {feedback} | {increase} | {who} | {' | '.join(values)} |")
+    for feedback, increase in WAYS:
+        part = rows.filter(feedback=feedback, increase=increase)
+        print(f"{feedback}, {increase}: {float(part['score'].to_numpy().mean()):.4f}")
 
 
 if __name__ == "__main__":

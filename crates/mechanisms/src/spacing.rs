@@ -50,13 +50,26 @@ impl ReportCounter {
 pub struct SpacingParameters {
     /// The spacing after a loss at no spacing (psp, fig. 4).
     pub first_step: Duration,
-    /// How much the spacing shrinks after a round trip without loss (psp, fig. 4).
+    /// How much the spacing shrinks at least after a report without loss (psp, fig. 4).
     pub step_down: Duration,
+    /// By how much it shrinks.
+    pub increase: Increase,
     /// How a loss that a smaller spacing caused restores the spacing before it (psp, section
     /// 2.2); `None`: it does not.
     pub damping: Option<Damping>,
     /// Which reports lead to a decision.
     pub feedback: Feedback,
+}
+
+/// How fast the rate grows while nothing is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Increase {
+    /// The spacing shrinks by `step_down` (psp, fig. 4). A rate then grows with its square: of two
+    /// senders the faster one gets ahead.
+    FixedStep,
+    /// The rate grows by one packet in a base round trip, as TCP's in congestion avoidance (RFC
+    /// 5681, section 3.1), but the spacing shrinks by at least `step_down`. Ours.
+    PacketPerRoundTrip,
 }
 
 /// Which reports lead to a decision.
@@ -86,6 +99,7 @@ impl SpacingParameters {
         Self {
             first_step: Duration::from_micros(50),
             step_down: Duration::from_micros(2),
+            increase: Increase::FixedStep,
             damping: None,
             feedback: Feedback::EachReport,
         }
@@ -104,6 +118,25 @@ impl SpacingParameters {
     /// The same, deciding on these reports.
     pub const fn on(self, feedback: Feedback) -> Self {
         Self { feedback, ..self }
+    }
+
+    /// The same, with this growth of the rate.
+    pub const fn growing_by(self, increase: Increase) -> Self {
+        Self { increase, ..self }
+    }
+
+    /// How much a spacing shrinks where nothing was lost.
+    fn step(&self, spacing: Duration, base_rtt: Duration) -> Duration {
+        match self.increase {
+            Increase::FixedStep => self.step_down,
+            Increase::PacketPerRoundTrip => {
+                // One packet more in a round trip: 1/s becomes 1/s + 1/RTT.
+                let (spacing, rtt) =
+                    (u128::from(spacing.as_nanos()), u128::from(base_rtt.as_nanos()));
+                let step = spacing * spacing / (spacing + rtt).max(1);
+                self.step_down.max(Duration::from_nanos(u64::try_from(step).unwrap_or(u64::MAX)))
+            }
+        }
     }
 }
 
@@ -152,7 +185,7 @@ const fn first_step<P>(of: fn(&mut P) -> &mut Duration) -> Parameter<P> {
 const fn step_down<P>(of: fn(&mut P) -> &mut Duration) -> Parameter<P> {
     Parameter {
         name: "step-down",
-        doc: "How much the spacing shrinks after a round trip without loss (psp, fig. 4).",
+        doc: "How much the spacing shrinks at least after a report without loss (psp, fig. 4).",
         field: Field::Duration { of, min: MIN_STEP, max: MAX_STEP },
     }
 }
@@ -247,7 +280,8 @@ impl Spacing {
             self.on_loss(told_until);
             None
         } else {
-            self.spacing = self.spacing.saturating_sub(self.parameters.step_down);
+            let step = self.parameters.step(self.spacing, self.base_rtt);
+            self.spacing = self.spacing.saturating_sub(step);
             (self.spacing < before).then_some(before)
         };
         if self.spacing != before {

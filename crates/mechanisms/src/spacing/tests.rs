@@ -173,6 +173,23 @@ fn it_may_begin_with_packets_of_another_spacing_under_way() {
 }
 
 #[test]
+fn a_packet_more_in_each_round_trip_shrinks_long_spacings_faster() {
+    let ours = SpacingParameters::psp().growing_by(Increase::PacketPerRoundTrip);
+    let after = |spacing| {
+        let report = |next| Report { next, received: Packets::new(next) };
+        let mut sender = Spacing::starting_at(ours, RTT, spacing, report(10), 20);
+        sender.on_report(report(30), 40);
+        sender.spacing()
+    };
+    // 10 packets in a round trip, then 11.
+    assert_eq!(after(RTT / 10), Duration::from_nanos(RTT.as_nanos() * 10 / 110 + 1));
+    assert_eq!(after(RTT), RTT / 2);
+    // 840 packets in a round trip: one more were 0.12 us.
+    assert_eq!(after(micros(100)), micros(98));
+    assert_eq!(after(Duration::ZERO), Duration::ZERO);
+}
+
+#[test]
 fn packets_under_way_are_not_lost() {
     let mut spacing = Spacing::new(SpacingParameters::psp(), RTT);
     spacing.on_report(Report { next: 100, received: Packets::new(100) }, 10_000);
@@ -215,8 +232,10 @@ proptest! {
             vec![None, Some(Damping::AsSent), Some(Damping::LastDecision)]
         ),
         feedback in prop::sample::select(vec![Feedback::EachReport, Feedback::Fresh]),
+        increase in prop::sample::select(vec![Increase::FixedStep, Increase::PacketPerRoundTrip]),
     ) {
-        let parameters = SpacingParameters { damping, feedback, ..SpacingParameters::psp() };
+        let parameters =
+            SpacingParameters { damping, feedback, increase, ..SpacingParameters::psp() };
         let mut spacing = Spacing::new(parameters, RTT);
         let (mut next, mut received, mut sent) = (0, 0, 0);
         for (came, lost, ahead) in reports {

@@ -46,6 +46,10 @@ pub enum Transport {
         /// Default: `"each-report"`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         feedback: Option<SpacingFeedback>,
+        /// How fast the rate grows while nothing is lost. Only with `controller`. Default:
+        /// `"fixed-step"`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        increase: Option<SpacingIncrease>,
     },
     /// ADUs, acknowledged selectively and sent again where lost; their order is the
     /// application's choice (rr3216).
@@ -107,6 +111,16 @@ pub enum SpacingFeedback {
     EachReport,
     /// Only one that covers no packet sent before the present spacing was set.
     Fresh,
+}
+
+/// How fast the rate of a spaced flow grows while nothing is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingIncrease {
+    /// The spacing shrinks by 2 us (psp, fig. 4): the faster of two flows gets ahead.
+    FixedStep,
+    /// The rate grows by one packet in a base round trip, and the spacing shrinks by at least 2 us.
+    PacketPerRoundTrip,
 }
 
 /// How a flow of ADUs is carried. The defaults are those of rr3216, section 3.2.

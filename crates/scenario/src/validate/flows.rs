@@ -32,7 +32,7 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         Transport::Udp { packet, .. } => {
             packet_size(*packet, MIN_UDP, &path.key("transport").key("packet"), findings);
         }
-        Transport::Spaced { packet, spacing, controller, feedback, .. } => {
+        Transport::Spaced { packet, spacing, controller, feedback, increase, .. } => {
             let path = path.key("transport");
             packet_size(*packet, MIN_UDP, &path.key("packet"), findings);
             let what = "give one of `spacing` and `controller`; write spacing = \"1 ms\"";
@@ -40,6 +40,9 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
             let what = "a constant spacing takes no feedback; remove it, or give `controller`";
             let is_needless = feedback.is_some() && controller.is_none();
             findings.require(!is_needless, &path.key("feedback"), what);
+            let what = "a constant spacing never grows faster; remove it, or give `controller`";
+            let is_needless = increase.is_some() && controller.is_none();
+            findings.require(!is_needless, &path.key("increase"), what);
             let asks = matches!(group.application, Application::Http { .. });
             let what = "a web user waits for answers, which UDP does not give";
             findings.require(!asks, &path.key("kind"), what);
