@@ -32,9 +32,12 @@ def spaced(by: str) -> str:
 
 PLAIN_UDP = spaced('spacing = "0 us"')
 CONSTANT = spaced('spacing = "1500 us"')
+AS_PUBLISHED = 'feedback = "each-report", increase = "fixed-step"'
+"""When a sender decides, and how fast it grows, in the primary reading."""
+
 ADAPTIVE_MEDIA = {
-    "PSP": spaced('controller = "psp", feedback = "each-report"'),
-    "damped PSP": spaced('controller = "psp-damped", feedback = "each-report"'),
+    "PSP": spaced(f'controller = "psp", {AS_PUBLISHED}'),
+    "damped PSP": spaced(f'controller = "psp-damped", {AS_PUBLISHED}'),
 }
 
 QUEUES = {

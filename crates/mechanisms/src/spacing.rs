@@ -94,14 +94,15 @@ pub enum Damping {
 }
 
 impl SpacingParameters {
-    /// PSP: 50 us up from nothing, 2 us down (psp, fig. 4).
+    /// PSP: 50 us up from nothing, 2 us down (psp, fig. 4); when it decides and how it grows is ours,
+    /// by the comparison in docs/mechanisms/spacing.md.
     pub const fn psp() -> Self {
         Self {
             first_step: Duration::from_micros(50),
             step_down: Duration::from_micros(2),
-            increase: Increase::FixedStep,
+            increase: Increase::PacketPerRoundTrip,
             damping: None,
-            feedback: Feedback::EachReport,
+            feedback: Feedback::Fresh,
         }
     }
 
@@ -113,6 +114,11 @@ impl SpacingParameters {
     /// Damped PSP that looks at its last decision only.
     pub const fn damped_by_last() -> Self {
         Self { damping: Some(Damping::LastDecision), ..Self::psp() }
+    }
+
+    /// The same as published: it decides on each report, and grows by a fixed step.
+    pub const fn as_published(self) -> Self {
+        self.on(Feedback::EachReport).growing_by(Increase::FixedStep)
     }
 
     /// The same, deciding on these reports.

@@ -43,11 +43,11 @@ pub enum Transport {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         controller: Option<SpacingKind>,
         /// Which of the receiver's reports the controller decides on. Only with `controller`.
-        /// Default: `"each-report"`.
+        /// Default: `"fresh"`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         feedback: Option<SpacingFeedback>,
         /// How fast the rate grows while nothing is lost. Only with `controller`. Default:
-        /// `"fixed-step"`.
+        /// `"packet-per-round-trip"`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         increase: Option<SpacingIncrease>,
     },
@@ -109,7 +109,7 @@ pub enum SpacingKind {
 pub enum SpacingFeedback {
     /// Each: one decision per base round trip (psp, section 2.1).
     EachReport,
-    /// Only one that covers no packet sent before the present spacing was set.
+    /// Only one that covers no packet sent before the present spacing was set: ontempo's own rule.
     Fresh,
 }
 
@@ -119,7 +119,8 @@ pub enum SpacingFeedback {
 pub enum SpacingIncrease {
     /// The spacing shrinks by 2 us (psp, fig. 4): the faster of two flows gets ahead.
     FixedStep,
-    /// The rate grows by one packet in a base round trip, and the spacing shrinks by at least 2 us.
+    /// The rate grows by one packet in a base round trip, and the spacing shrinks by at least 2 us:
+    /// ontempo's own rule.
     PacketPerRoundTrip,
 }
 
