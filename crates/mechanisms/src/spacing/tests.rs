@@ -195,7 +195,7 @@ fn it_may_begin_with_packets_of_another_spacing_under_way() {
 
 #[test]
 fn a_packet_more_in_each_round_trip_shrinks_long_spacings_faster() {
-    let ours = SpacingParameters::psp().growing_by(Increase::PacketPerRoundTrip);
+    let ours = SpacingParameters::psp().as_published().growing_by(Increase::PacketPerRoundTrip);
     let after = |spacing| {
         let report = |next| Report { next, received: Packets::new(next) };
         let mut sender = Spacing::starting_at(ours, RTT, spacing, report(10), 20);
