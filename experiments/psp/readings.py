@@ -1,15 +1,16 @@
-"""Open points of the paper, tried both ways: which readings change which verdicts.
+"""Variations of the primary reading, one at a time, and the experiments behind the causes.
 
 Run from the checkout's root::
 
-    python -m experiments.psp.readings compare   # every claim under each reading
-    python -m experiments.psp.readings damping   # figures 5 and 16 to 18: from where, how damped
-    python -m experiments.psp.readings agents    # figures 8 to 11: one agent of 16, not the mean
-    python -m experiments.psp.readings tcp       # figures 14 and 15: which TCP
-    python -m experiments.psp.readings arrivals  # the spacing at the receiver
-    python -m experiments.psp.readings queues    # what FQ-CoDel leaves a TCP, and why
-    python -m experiments.psp.readings path      # figures 1 and 2 with others on the path
-    python -m experiments.psp.readings live FILE # judge the output of ontempo probe --json
+    python -m experiments.psp.readings compare     # every claim with each variation
+    python -m experiments.psp.readings damping     # figures 5 and 16 to 18 under each reading
+    python -m experiments.psp.readings convergence # the headline over time, under each reading
+    python -m experiments.psp.readings agents      # figures 8 to 11: one agent of 16, not the mean
+    python -m experiments.psp.readings tcp         # figures 14 and 15: which TCP
+    python -m experiments.psp.readings arrivals    # the spacing at the receiver
+    python -m experiments.psp.readings queues      # what FQ-CoDel leaves a TCP, and why
+    python -m experiments.psp.readings path        # figures 1 and 2 with others on the path
+    python -m experiments.psp.readings live FILE   # judge the output of ontempo probe --json
 
 Each prints a table of Markdown, as in docs/experiments-psp.md. Cells are stored beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
@@ -21,106 +22,49 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from statistics import median
 
 import polars as pl
 
 from ontempo.lab.claims import Claim, Verdict, World
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
-from ontempo.lab.readings import judgement
+from ontempo.lab.readings import judgement, under, with_settings
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
 from . import probing
 from .claims import PAPER
-from .figures import live
+from .declared import READINGS, Change, from_start, of_tcp, with_noise
+from .figures import adaptive, live, motive
 from .figures.adaptive import sending, unlikeness, variation
-from .grid import (
-    ADAPTIVE,
-    ADAPTIVE_TCP,
-    AQM,
-    MIXED,
-    PLAIN_UDP,
-    PSA,
-    adaptive_cells,
-    arrival_cells,
-    mixed_cells,
-    psa_cells,
-)
+from .figures.with_tcp import gaps_us, spread
+from .grid import AQM, PLAIN_UDP, arrival_cells, mixed_cells, psa_cells
 
 STORE = Path("out/reproduce/cells")
 
-AGENTS = {PSA: ("psa",), MIXED: ("psa",), AQM: ("media",)} | dict.fromkeys(
-    (ADAPTIVE, ADAPTIVE_TCP), ("first", "second")
-)
-"""Each scenario's groups of agents."""
-
-WITH_TCP = (MIXED, ADAPTIVE_TCP, AQM)
 SEEDS = range(6)
-
-Reading = Callable[[Cell], Cell]
-
-
-def with_more(cell: Cell, *overrides: str) -> Cell:
-    """A cell with more overrides, which come last."""
-    return replace(cell, overrides=(*cell.overrides, *overrides))
+GAP_OF_A_LOSS_US = 2500
+"""Of packets 1500 us apart: from here on one is missing."""
 
 
-def of_agents(*settings: str) -> Reading:
-    """Other settings of every agent's transport."""
-    return lambda cell: with_more(
-        cell,
-        *(
-            f"flows.{group}.transport.{setting}"
-            for group in AGENTS[cell.scenario]
-            for setting in settings
-        ),
-    )
+def as_run(cell: Cell) -> Cell:
+    """Nothing changed."""
+    return cell
 
 
-def of_tcp(*settings: str) -> Reading:
-    """Other settings of every TCP's transport."""
-    return lambda cell: (
-        with_more(cell, *(f"flows.tcp.transport.{setting}" for setting in settings))
-        if cell.scenario in WITH_TCP
-        else cell
-    )
-
-
-def of_gateway(packets: int) -> Reading:
+def of_gateway(packets: int) -> Change:
     """Another buffer at the gateway, where it is the paper's."""
     limit = f'topology.bottleneck.queue.limit="{packets} packets"'
-    return lambda cell: cell if cell.scenario == AQM else with_more(cell, limit)
+    return lambda cell: cell if cell.scenario == AQM else with_settings(cell, limit)
 
 
-def both(first: Reading, second: Reading) -> Reading:
-    """One after the other."""
-    return lambda cell: second(first(cell))
-
-
-def by_last_decision(cell: Cell) -> Cell:
-    """Damped PSP that looks at its last decision alone."""
-
-    def renamed(text: str) -> str:
-        return text.replace('"psp-damped"', '"psp-damped-last"')
-
-    named = replace(cell, overrides=tuple(renamed(text) for text in cell.overrides))
-    if cell.scenario not in (ADAPTIVE, ADAPTIVE_TCP) or named != cell:
-        return named
-    return of_agents('controller="psp-damped-last"')(cell)
-
-
-FROM_START = of_agents('spacing-from="start"')
-
-READINGS: Mapping[str, Reading] = {
-    "as run": lambda cell: cell,
-    "spacing from start to start": FROM_START,
-    "packets of 1,425 bytes": both(of_agents('packet="1425 B"'), of_tcp('packet="1425 B"')),
+VARIATIONS: Mapping[str, Change] = {
+    "as run": as_run,
     "10 packets wait beside one": of_gateway(10),
-    "damped by the last decision": by_last_decision,
     "NewReno without SACK": of_tcp('recovery="newreno"'),
 }
-"""Each differs in one thing from what ``ontempo-lab reproduce`` runs (or in nothing)."""
+"""Each differs in one thing from the primary reading. The readings are in `declared`."""
 
 
 def run(cells: Iterable[Cell], jobs: int) -> Results:
@@ -136,17 +80,17 @@ def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
 
 
 def comparison(jobs: int) -> Iterator[str]:
-    """Verdict and checks held of every claim, under each reading."""
+    """Verdict and checks held of every claim, with each variation."""
     claims = [claim for claim in PAPER.claims if claim.world is World.SIMULATION]
     needed = {
-        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in claims}
-        for name, reading in READINGS.items()
+        name: {claim.id: [change(cell) for cell in claim.cells("quick")] for claim in claims}
+        for name, change in VARIATIONS.items()
     }
     every = (cell for named in needed.values() for cells in named.values() for cell in cells)
     results = run(every, jobs)
-    yield "| claim | " + " | ".join(READINGS) + " |"
-    yield "| --- |" + " --- |" * len(READINGS)
-    totals = {name: [0, 0, 0] for name in READINGS}
+    yield "| claim | " + " | ".join(VARIATIONS) + " |"
+    yield "| --- |" + " --- |" * len(VARIATIONS)
+    totals = {name: [0, 0, 0] for name in VARIATIONS}
     for claim in claims:
         columns = []
         for name, cells in needed.items():
@@ -160,38 +104,52 @@ def comparison(jobs: int) -> Iterator[str]:
 
 
 def damping_table(jobs: int) -> Iterator[str]:
-    """Two agents: oscillation, gain and likeness by where spacing begins and how it is damped."""
-    from_where: Mapping[str, Reading] = {
-        "end to start": READINGS["as run"],
-        "start to start": FROM_START,
-    }
-    damped: Mapping[str, Reading] = {
-        "as the packets were sent": READINGS["as run"],
-        "last decision": by_last_decision,
-    }
-    plain = adaptive_cells("full", ("psp",))
-    cells = {
-        (place, how): [
-            damped[how](from_where[place](cell)) for cell in adaptive_cells("full", ("psp-damped",))
-        ]
-        for place, how in product(from_where, damped)
-    }
-    plains = {place: [reading(cell) for cell in plain] for place, reading in from_where.items()}
-    results = run((cell for each in (*cells.values(), *plains.values()) for cell in each), jobs)
+    """Two agents: oscillation, gain, likeness and the faster one's rate under each reading."""
+    claims = under(adaptive.FIG5, READINGS)
+    needed = {name: claim.cells("full") for name, claim in claims.items()}
+    results = run((cell for each in needed.values() for cell in each), jobs)
     yield (
-        "| spacing | damped by | deviation over mean: PSP | damped | both agents: PSP | damped |"
-        " gain | apart, worst of 20 |"
+        "| reading | deviation over mean: PSP | damped | both agents: PSP | damped | gain |"
+        " apart: PSP, median | worst | damped, median | worst | the faster: PSP | damped |"
     )
-    yield "| --- | --- |" + " --- |" * 6
-    for (place, how), each in cells.items():
-        before, after = results.of(plains[place]), results.of(each)
-        rates = [_together(part) for part in (before, after)]
-        table = sending(after)
+    yield "| --- |" + " --- |" * 11
+    for name, cells in needed.items():
+        parts = [
+            results.of(cell for cell in cells if dict(cell.labels)["controller"] == controller)
+            for controller in ("psp", "psp-damped")
+        ]
+        swings = [number(variation(sending(part)).value) for part in parts]
+        rates = [_together(part) for part in parts]
+        apart = [unlikeness(sending(part), 20) for part in parts]
+        texts = [f"{median(one):.1%} | {one[-1]:.1%}" for one in apart]
+        texts += [f"{_faster(sending(part)):.1f} Mbit/s" for part in parts]
         yield (
-            f"| {place} | {how} | {number(variation(sending(before)).value)} |"
-            f" {number(variation(table).value)} | {rates[0]:.1f} Mbit/s | {rates[1]:.1f} Mbit/s |"
-            f" {rates[1] / rates[0] - 1:.1%} | {unlikeness(table, 20)[-1]:.1%} |"
+            f"| {name} | {swings[0]} | {swings[1]} | {rates[0]:.1f} Mbit/s |"
+            f" {rates[1]:.1f} Mbit/s | {rates[1] / rates[0] - 1:.1%} | {' | '.join(texts)} |"
         )
+
+
+def convergence_table(jobs: int) -> Iterator[str]:
+    """16 agents that adapt: what they send of the link's rate, over time, under each reading."""
+    claims = under(motive.HEADLINE, READINGS)
+    needed = {name: claim.cells("quick") for name, claim in claims.items()}
+    results = run((cell for each in needed.values() for cell in each), jobs)
+    first = None
+    for name, cells in needed.items():
+        shares = motive.sent_over_time(results.of(cells), "damped PSP")
+        if first is None:
+            first = shares
+            yield "| reading | " + " | ".join(shares) + " |"
+            yield "| --- |" + " --- |" * len(shares)
+        texts = (f"{min(part):.0%} to {max(part):.0%}" for part in shares.values())
+        yield f"| {name} | " + " | ".join(texts) + " |"
+
+
+def _faster(table: pl.DataFrame) -> float:
+    """What the faster of two agents sends once settled, in Mbit/s, median over the seeds."""
+    settled = table.filter(pl.col("time_s") > adaptive.SETTLED_S)
+    means = settled.group_by(adaptive.SEED, "subject").agg(pl.col("mbit").mean())
+    return float(median(means.group_by(adaptive.SEED).agg(pl.col("mbit").max())["mbit"].to_list()))
 
 
 def _together(results: Results) -> float:
@@ -203,7 +161,7 @@ def _together(results: Results) -> float:
 def agents_table(jobs: int) -> Iterator[str]:
     """Agents one by one: how many of 16 lose nothing, and what the median receives."""
     places = (0, 500, 800, 950, 1000, 1050, 1150)
-    from_where: Mapping[str, Reading] = {"end": READINGS["as run"], "start": FROM_START}
+    from_where: Mapping[str, Change] = {"end": as_run, "start": from_start}
     kinds = {"alone": psa_cells("quick", (16,)), "beside 16 TCPs": mixed_cells("quick", 20)}
     cells = {
         (where, kind): [reading(replace(cell, seed=seed)) for cell in each for seed in SEEDS
@@ -213,11 +171,13 @@ def agents_table(jobs: int) -> Iterator[str]:
     results = run((cell for each in cells.values() for cell in each), jobs)
     yield (
         "| agents | spacing from | spacing | loss, mean | lossless, of 16 | received: mean |"
-        " least | median | most |"
+        " least | median | most | receive most here, of 96 |"
     )
-    yield "| --- | --- |" + " --- |" * 7
+    yield "| --- | --- |" + " --- |" * 8
     for (where, kind), each in cells.items():
         table = results.of(each).table("flows").filter(group="psa")
+        most = table.sort("goodput_bps", "spacing_us", descending=True)
+        best = most.group_by("seed", "index", maintain_order=True).first()["spacing_us"].to_list()
         for us in places:
             part = table.filter(spacing_us=us)
             rate = part["goodput_bps"].to_numpy() / 1e6
@@ -226,12 +186,12 @@ def agents_table(jobs: int) -> Iterator[str]:
             yield (
                 f"| {kind} | its {where} | {us} μs | {part['loss_rate'].to_numpy().mean():.1%} |"
                 f" {free:.1f} | {rate.mean():.2f} | {rate.min():.2f} | {median:.2f} |"
-                f" {rate.max():.2f} |"
+                f" {rate.max():.2f} | {best.count(us)} |"
             )
 
 
-TCPS: Mapping[str, Reading] = {
-    "Reno with SACK, as run": READINGS["as run"],
+TCPS: Mapping[str, Change] = {
+    "Reno with SACK, as run": as_run,
     "Reno without SACK": of_tcp('recovery="reno"'),
     "NewReno without SACK": of_tcp('recovery="newreno"'),
     "delayed ACKs": of_tcp('ack={ kind = "delayed" }'),
@@ -250,8 +210,8 @@ def tcp_table(jobs: int) -> Iterator[str]:
         for seed in SEEDS
         if dict(cell.labels)["spacing_us"] == 5000
     ]
-    base = [with_more(cell, 'duration="100 s"') for cell in base]
-    cells = {name: [reading(cell) for cell in base] for name, reading in TCPS.items()}
+    base = [with_settings(cell, 'duration="100 s"') for cell in base]
+    cells = {name: [change(cell) for cell in base] for name, change in TCPS.items()}
     results = run((cell for each in cells.values() for cell in each), jobs)
     yield "| TCP | an agent | a TCP: mean | least | most | its losses |"
     yield "| --- |" + " --- |" * 5
@@ -266,42 +226,30 @@ def tcp_table(jobs: int) -> Iterator[str]:
         )
 
 
-ARRIVALS: Mapping[str, Reading] = {
-    "1,400 bytes, from end to start, as run": READINGS["as run"],
-    "1,400 bytes, from start to start": FROM_START,
-    "508 bytes, from end to start": of_agents('packet="508 B"'),
-    "508 bytes, and TCP too": both(of_agents('packet="508 B"'), of_tcp('packet="508 B"')),
-    "1,400 bytes, sent every 1540.6 μs": lambda cell: with_more(
-        FROM_START(cell), 'flows.psa.transport.spacing="1540600 ns"'
-    ),
+ARRIVALS: Mapping[str, Change] = {
+    "from end to start, as run": as_run,
+    "the same, hosts that send up to 73.7 μs late": with_noise,
+    "from start to start, 1,400 bytes": from_start,
+    "without TCP": lambda cell: with_settings(cell, "flows.tcp.count=1", 'flows.tcp.start="19 s"'),
 }
 
 
 def arrivals_table(jobs: int) -> Iterator[str]:
-    """The distance between packets at one receiver, over six draws of the starts."""
-    cells = {
-        name: [
-            reading(replace(cell, seed=seed)) for cell in arrival_cells("quick") for seed in SEEDS
-        ]
-        for name, reading in ARRIVALS.items()
-    }
+    """The spacing of packets at one receiver, over ten draws of the starts."""
+    cells = {name: list(map(change, arrival_cells("quick"))) for name, change in ARRIVALS.items()}
     results = run((cell for each in cells.values() for cell in each), jobs)
-    yield "| packets | mean, over six starts | deviation: least | most | without gaps of losses |"
-    yield "| --- |" + " --- |" * 4
+    yield "| spacing | mean: least | median | most | deviation: least | median | most | no loss |"
+    yield "| --- |" + " --- |" * 7
     for name, each in cells.items():
-        table = results.of(each).table("packets").sort("seed", "time_s")
-        gaps = table.select("seed", gap=pl.col("time_s").diff().over("seed") * 1e6).drop_nulls()
-        by_seed = gaps.group_by("seed").agg(
-            pl.col("gap").mean().alias("mean"),
-            pl.col("gap").std().alias("deviation"),
-            pl.col("gap").filter(pl.col("gap") < 2500).std().alias("whole"),
-        )
-        least, most = (f"{by_seed['mean'].sort()[place]:.1f}" for place in (0, -1))
-        spread = by_seed["deviation"].sort()
-        whole = by_seed["whole"].sort()
+        gaps = gaps_us(results.of(each))
+        whole = [gap.filter(gap < GAP_OF_A_LOSS_US) for gap in gaps]
+        spreads = [spread(gap.to_list()) for gap in gaps]
+        means, deviations = (sorted(one[place] for one in spreads) for place in (0, 1))
+        without = sorted(spread(gap.to_list())[1] for gap in whole)
         yield (
-            f"| {name} | {least} to {most} μs | {spread[0]:.1f} | {spread[-1]:.1f} μs |"
-            f" {whole[0]:.1f} to {whole[-1]:.1f} μs |"
+            f"| {name} | {means[0]:.1f} | {median(means):.1f} | {means[-1]:.1f} μs |"
+            f" {deviations[0]:.1f} | {median(deviations):.1f} | {deviations[-1]:.1f} μs |"
+            f" {without[0]:.1f} to {without[-1]:.1f} μs |"
         )
 
 
@@ -361,7 +309,7 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
 def path_table(jobs: int) -> Iterator[str]:
     """One sender with and without others: what arrives, what is lost."""
     cells = {
-        name: [with_more(live.simulated(us, 30), *more) for us in PATH_US]
+        name: [with_settings(live.simulated(us, 30), *more) for us in PATH_US]
         for name, more in OTHERS.items()
     }
     results = run((cell for each in cells.values() for cell in each), jobs)
@@ -392,6 +340,7 @@ def main(arguments: Sequence[str]) -> None:
     tables: Mapping[str, Callable[[int], Iterator[str]]] = {
         "compare": comparison,
         "damping": damping_table,
+        "convergence": convergence_table,
         "agents": agents_table,
         "tcp": tcp_table,
         "arrivals": arrivals_table,

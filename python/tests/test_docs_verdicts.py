@@ -8,7 +8,7 @@ import pytest
 from ontempo.lab.verdict_file import VERDICT
 
 ROOT = Path(__file__).parents[2]
-COLUMNS = {"psp": "verdict", "rr3216": "quick", "pert": "verdict"}
+COLUMNS = {"psp": "quick", "rr3216": "quick", "pert": "verdict"}
 """The column with the verdicts of the quick grid, by paper."""
 
 

@@ -149,12 +149,14 @@ def agents(study: Study, share: float, gap_us: float) -> Finding:
 
     def write(cell: Cell, folder: Path) -> None:
         us = dict(cell.labels)["spacing_us"]
-        planned = 3.0 / ((int(us) + 112) * 1e-6)
+        planned = 3.0 / ((int(us) + 114.24) * 1e-6)
         flow = {"group": "psa", "sent_packets": int(planned * share)}
         pl.DataFrame([flow] * spacing.AGENTS).write_parquet(folder / "flows.parquet")
         apart = (int(us) + gap_us) * 1e-6
         times = [place * apart for place in range(200)]
-        pl.DataFrame({"time_s": times}).write_parquet(folder / "packets.parquet")
+        pl.DataFrame({"time_s": times, "size_bytes": 1428}).write_parquet(
+            folder / "packets.parquet"
+        )
 
     made = Measurement(f"made {share} {gap_us}", write)
     cells = [
@@ -167,7 +169,7 @@ def agents(study: Study, share: float, gap_us: float) -> Finding:
 
 
 def test_agents_that_do_not_keep_up_leave_checks_undecided(study: Study) -> None:
-    assert all(check.ok for check in agents(study, 1.0, 112).checks[3:])
+    assert all(check.ok for check in agents(study, 1.0, 114.24).checks[3:])
     busy = agents(study, 0.6, 900)
     assert busy.holds is None
     assert all("agents sent 60% of what" in check.measured for check in busy.checks)

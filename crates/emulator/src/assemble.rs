@@ -158,14 +158,15 @@ fn agent(
             let source = source(group, flow.start, *packet, Bytes::ZERO, random);
             let sizes = (packet.get(), payload as usize);
             let udp = Udp::new(sockets, sizes, source, stop, receiver(payload));
-            let Transport::Spaced { spacing, spacing_from, controller, .. } = &group.transport
+            let Transport::Spaced { spacing, spacing_from, controller, feedback, increase, .. } =
+                &group.transport
             else {
                 return Ok(Some(Agent::Udp(Box::new(udp))));
             };
             let first = flow.forward.first().map(|link| layout.links[*link].rate);
             let interface = first.unwrap_or(Rate::UNLIMITED);
             let distance = Distance::new(*spacing_from, *packet, interface);
-            let pace = Pace::new(*spacing, *controller);
+            let pace = Pace::new(*spacing, *controller, *feedback, *increase);
             Some(Agent::Spaced(Box::new(Spaced::new(udp, pace, distance, flow.start))))
         }
         Transport::Own {} | Transport::Adu(_) => None,

@@ -50,11 +50,38 @@ impl ReportCounter {
 pub struct SpacingParameters {
     /// The spacing after a loss at no spacing (psp, fig. 4).
     pub first_step: Duration,
-    /// How much the spacing shrinks after a round trip without loss (psp, fig. 4).
+    /// How much the spacing shrinks at least after a report without loss (psp, fig. 4).
     pub step_down: Duration,
+    /// By how much it shrinks.
+    pub increase: Increase,
     /// How a loss that a smaller spacing caused restores the spacing before it (psp, section
     /// 2.2); `None`: it does not.
     pub damping: Option<Damping>,
+    /// Which reports lead to a decision.
+    pub feedback: Feedback,
+}
+
+/// How fast the rate grows while nothing is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Increase {
+    /// The spacing shrinks by `step_down` (psp, fig. 4). A rate then grows with its square: of two
+    /// senders the faster one gets ahead.
+    FixedStep,
+    /// The rate grows by one packet in a base round trip, as TCP's in congestion avoidance (RFC
+    /// 5681, section 3.1), but the spacing shrinks by at least `step_down`. Ours.
+    PacketPerRoundTrip,
+}
+
+/// Which reports lead to a decision.
+///
+/// A decision shows in the reports from the next round trip on. Until then they tell of packets
+/// that were sent under decisions before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// Each: one decision per base round trip (psp, section 2.1).
+    EachReport,
+    /// Only one that covers no packet sent before the present spacing was set.
+    Fresh,
 }
 
 /// How a loss is found to be due to a deliberate decrease of the spacing.
@@ -67,12 +94,15 @@ pub enum Damping {
 }
 
 impl SpacingParameters {
-    /// PSP: 50 us up from nothing, 2 us down (psp, fig. 4).
+    /// PSP: 50 us up from nothing, 2 us down (psp, fig. 4); when it decides and how it grows is ours,
+    /// by the comparison in docs/mechanisms/spacing.md.
     pub const fn psp() -> Self {
         Self {
             first_step: Duration::from_micros(50),
             step_down: Duration::from_micros(2),
+            increase: Increase::PacketPerRoundTrip,
             damping: None,
+            feedback: Feedback::Fresh,
         }
     }
 
@@ -84,6 +114,35 @@ impl SpacingParameters {
     /// Damped PSP that looks at its last decision only.
     pub const fn damped_by_last() -> Self {
         Self { damping: Some(Damping::LastDecision), ..Self::psp() }
+    }
+
+    /// The same as published: it decides on each report, and grows by a fixed step.
+    pub const fn as_published(self) -> Self {
+        self.on(Feedback::EachReport).growing_by(Increase::FixedStep)
+    }
+
+    /// The same, deciding on these reports.
+    pub const fn on(self, feedback: Feedback) -> Self {
+        Self { feedback, ..self }
+    }
+
+    /// The same, with this growth of the rate.
+    pub const fn growing_by(self, increase: Increase) -> Self {
+        Self { increase, ..self }
+    }
+
+    /// How much a spacing shrinks where nothing was lost.
+    fn step(&self, spacing: Duration, base_rtt: Duration) -> Duration {
+        match self.increase {
+            Increase::FixedStep => self.step_down,
+            Increase::PacketPerRoundTrip => {
+                // One packet more in a round trip: 1/s becomes 1/s + 1/RTT.
+                let (spacing, rtt) =
+                    (u128::from(spacing.as_nanos()), u128::from(base_rtt.as_nanos()));
+                let step = spacing * spacing / (spacing + rtt).max(1);
+                self.step_down.max(Duration::from_nanos(u64::try_from(step).unwrap_or(u64::MAX)))
+            }
+        }
     }
 }
 
@@ -132,7 +191,7 @@ const fn first_step<P>(of: fn(&mut P) -> &mut Duration) -> Parameter<P> {
 const fn step_down<P>(of: fn(&mut P) -> &mut Duration) -> Parameter<P> {
     Parameter {
         name: "step-down",
-        doc: "How much the spacing shrinks after a round trip without loss (psp, fig. 4).",
+        doc: "How much the spacing shrinks at least after a report without loss (psp, fig. 4).",
         field: Field::Duration { of, min: MIN_STEP, max: MAX_STEP },
     }
 }
@@ -162,6 +221,8 @@ pub struct Spacing {
     sent_before: [u64; 2],
     /// Decisions whose packets are not all reported on, the oldest first; never empty.
     epochs: VecDeque<Epoch>,
+    /// The number of the first packet sent at the present spacing.
+    present_from: u64,
     losses: u64,
 }
 
@@ -180,20 +241,23 @@ impl Spacing {
             last: Report::default(),
             sent_before: [0; 2],
             epochs: VecDeque::from([Epoch { first: 0, lowered_from: None }]),
+            present_from: 0,
             losses: 0,
         }
     }
 
     /// The same, beginning at a spacing, which is cut to the round trip, and after a report: for
     /// a sender whose first link does not space packets by itself, and that has looked for a
-    /// start in its own way.
+    /// start in its own way. `next_to_send` is the first packet at that spacing.
     pub fn starting_at(
         parameters: SpacingParameters,
         base_rtt: Duration,
         spacing: Duration,
         last: Report,
+        next_to_send: u64,
     ) -> Self {
-        Self { spacing: spacing.min(base_rtt), last, ..Self::new(parameters, base_rtt) }
+        let spacing = spacing.min(base_rtt);
+        Self { spacing, last, present_from: next_to_send, ..Self::new(parameters, base_rtt) }
     }
 
     /// The spacing between two packets.
@@ -216,29 +280,37 @@ impl Spacing {
         self.last = report;
         self.sent_before = [self.sent_before[1], next_to_send];
         let Some(lost) = lost else { return };
+        let before = self.spacing;
         let lowered_from = if lost {
             self.losses += 1;
             self.on_loss(told_until);
             None
         } else {
-            let before = self.spacing;
-            self.spacing = self.spacing.saturating_sub(self.parameters.step_down);
+            let step = self.parameters.step(self.spacing, self.base_rtt);
+            self.spacing = self.spacing.saturating_sub(step);
             (self.spacing < before).then_some(before)
         };
+        if self.spacing != before {
+            self.present_from = next_to_send;
+        }
         self.begin_epoch(Epoch { first: next_to_send, lowered_from }, told_until);
     }
 
     /// The number up to which the report counts, and whether any packet below was lost; `None`
-    /// if it covers nothing new.
+    /// if it covers nothing that leads to a decision.
     fn compare(&self, report: Report) -> (u64, Option<bool>) {
+        let from = match self.parameters.feedback {
+            Feedback::EachReport => 0,
+            Feedback::Fresh => self.present_from,
+        };
         let sent = report.next - self.last.next;
         if sent > 0 {
             let received = (report.received - self.last.received).get();
-            return (report.next, Some(sent > received));
+            return (report.next, (self.last.next >= from).then_some(sent > received));
         }
         // Nothing arrived. What was sent more than two reports ago should have.
         let overdue = self.sent_before[0];
-        (overdue.max(report.next), (overdue > report.next).then_some(true))
+        (overdue.max(report.next), (overdue > report.next.max(from)).then_some(true))
     }
 
     fn on_loss(&mut self, told_until: u64) {

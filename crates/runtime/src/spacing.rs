@@ -1,8 +1,8 @@
 //! The distance between spaced packets: constant, or adapted to the receiver's reports.
 
 use ontempo_foundation::{Bytes, Duration, Rate};
-use ontempo_mechanisms::spacing::{Report, Spacing, SpacingParameters};
-use ontempo_scenario::model::{SpacingFrom, SpacingKind};
+use ontempo_mechanisms::spacing::{Feedback, Increase, Report, Spacing, SpacingParameters};
+use ontempo_scenario::model::{SpacingFeedback, SpacingFrom, SpacingIncrease, SpacingKind};
 
 /// Smallest spacing, however fast the sender's first link is.
 const MIN_SPACING: Duration = Duration::from_micros(1);
@@ -24,14 +24,32 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The spacing of `controller`, or the constant `spacing` if there is none.
-    pub fn new(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Self {
+    /// The spacing of `controller`, which decides on the reports of `feedback` and grows its rate
+    /// by `increase`, or the constant `spacing` if there is none.
+    pub fn new(
+        spacing: Option<Duration>,
+        controller: Option<SpacingKind>,
+        feedback: Option<SpacingFeedback>,
+        increase: Option<SpacingIncrease>,
+    ) -> Self {
         let (name, parameters) = match controller {
             None => return Self::Constant(spacing.unwrap_or(Duration::ZERO)),
             Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
             Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
             Some(SpacingKind::PspDampedLast) => {
                 ("psp-damped-last", SpacingParameters::damped_by_last())
+            }
+        };
+        let parameters = match feedback {
+            None => parameters,
+            Some(SpacingFeedback::EachReport) => parameters.on(Feedback::EachReport),
+            Some(SpacingFeedback::Fresh) => parameters.on(Feedback::Fresh),
+        };
+        let parameters = match increase {
+            None => parameters,
+            Some(SpacingIncrease::FixedStep) => parameters.growing_by(Increase::FixedStep),
+            Some(SpacingIncrease::PacketPerRoundTrip) => {
+                parameters.growing_by(Increase::PacketPerRoundTrip)
             }
         };
         Self::Adaptive { name, parameters, controller: None }

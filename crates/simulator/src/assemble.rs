@@ -145,12 +145,12 @@ fn agent(
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             Agent::Udp(udp.with_ecn(*ecn))
         }
-        Transport::Spaced { packet, spacing, controller, spacing_from } => {
+        Transport::Spaced { packet, spacing, controller, spacing_from, feedback, increase } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             let distance = Distance::new(*spacing_from, *packet, interface);
-            let pace = Pace::new(*spacing, *controller);
+            let pace = Pace::new(*spacing, *controller, *feedback, *increase);
             let spaced = Spaced::new((number, back), udp, pace, distance);
             Agent::Spaced(Box::new(spaced))
         }

@@ -13,6 +13,8 @@ SPACING = "spacing_us"
 SPACING_AXIS = Axis("Packet spacing (μs)", (-50, 5050), hover="spacing %{x} μs")
 RATE_AXIS = Axis("Throughput (Mbit/s)", format=".3~f")
 LOSS_AXIS = Axis("Packet loss", (-0.02, 1.02), format=".1%")
+SAME = 0.01
+"""Within this part of each other two throughputs count as the same."""
 EACH_NOTE = "The mean over the flows of a kind, with the 95 % interval of their spread."
 
 
@@ -53,6 +55,13 @@ def best(curve: Curve) -> float:
     """The spacing of the largest value."""
     known = (us for us, value in curve.items() if value.known)
     return max(known, key=lambda us: curve[us].value, default=math.nan)
+
+
+def plateau_end(curve: Curve) -> float:
+    """The largest spacing at which the value still is the same as the largest."""
+    known = {us: value.value for us, value in curve.items() if value.known}
+    top = max(known.values(), default=math.nan)
+    return max((us for us, value in known.items() if value >= (1 - SAME) * top), default=math.nan)
 
 
 def least_without_loss(curve: Curve) -> float:

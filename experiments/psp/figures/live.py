@@ -17,7 +17,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Cell, Results
 
-from ..grid import spaced
+from ..grid import PACKET, spaced
 from ..probing import LIVE, PACKET_BYTES, TRANSMISSION_US, probe_cell, probed, steady
 from .curves import LOSS_AXIS, RATE_AXIS, both, by_spacing, loss_of_sent, microseconds, over_spacing
 from .motive import ratio
@@ -81,7 +81,7 @@ def overrides(by: str, seconds: int, from_s: int) -> tuple[str, ...]:
     return (
         f'duration="{seconds} s"',
         f'measure.from="{from_s} s"',
-        f"flows.probe.transport={spaced(by).replace('1400 B', f'{PACKET_BYTES} B')}",
+        f"flows.probe.transport={spaced(by).replace(PACKET, f'{PACKET_BYTES} B')}",
     )
 
 

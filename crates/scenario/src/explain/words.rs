@@ -6,8 +6,8 @@ use super::varying;
 use crate::model::{
     AckKind, AduSpec, AggregationSpec, Application, Congestion, Delay, DelayLaw, DeliveryKind,
     Dependencies, Direction, Drawn, EcnCode, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit,
-    QueueSpec, RecoveryKind, Reservation, Service, SpacingFrom, SpacingKind, Start, TcpSpec,
-    Transport, Unreserved,
+    QueueSpec, RecoveryKind, Reservation, Service, SpacingFeedback, SpacingFrom, SpacingIncrease,
+    SpacingKind, Start, TcpSpec, Transport, Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -294,7 +294,7 @@ fn transport(transport: &Transport) -> String {
             format!("UDP in packets of {packet}{code}")
         }
         Transport::Tcp(spec) => tcp(spec),
-        Transport::Spaced { packet, controller, spacing, spacing_from } => {
+        Transport::Spaced { packet, controller, spacing, spacing_from, feedback, increase } => {
             let how = match (controller, spacing) {
                 (Some(SpacingKind::Psp), _) => "spaced by PSP".to_owned(),
                 (Some(SpacingKind::PspDamped), _) => "spaced by damped PSP".to_owned(),
@@ -308,7 +308,17 @@ fn transport(transport: &Transport) -> String {
                 SpacingFrom::Start => "start to start",
                 SpacingFrom::End => "end to start",
             };
-            format!("UDP in packets of {packet}, {how}, {from}")
+            let on = match feedback {
+                None => "",
+                Some(SpacingFeedback::EachReport) => ", deciding on each report",
+                Some(SpacingFeedback::Fresh) => ", deciding on fresh reports",
+            };
+            let by = match increase {
+                None => "",
+                Some(SpacingIncrease::FixedStep) => ", faster by 2 us",
+                Some(SpacingIncrease::PacketPerRoundTrip) => ", faster by a packet per round trip",
+            };
+            format!("UDP in packets of {packet}, {how}{on}{by}, {from}")
         }
         Transport::Adu(spec) => adu(spec),
         Transport::Own {} => "whatever it opens".to_owned(),

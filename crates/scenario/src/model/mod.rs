@@ -34,8 +34,8 @@ pub use schedule::{
 };
 pub use tcp::{AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec};
 pub use transport::{
-    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFrom, SpacingKind, Transport,
-    WindowCounts,
+    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFeedback, SpacingFrom,
+    SpacingIncrease, SpacingKind, Transport, WindowCounts,
 };
 
 /// A network, the flows that cross it, and what is measured.

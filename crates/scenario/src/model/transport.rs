@@ -42,6 +42,14 @@ pub enum Transport {
         /// Who adapts the spacing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         controller: Option<SpacingKind>,
+        /// Which of the receiver's reports the controller decides on. Only with `controller`.
+        /// Default: `"fresh"`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        feedback: Option<SpacingFeedback>,
+        /// How fast the rate grows while nothing is lost. Only with `controller`. Default:
+        /// `"packet-per-round-trip"`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        increase: Option<SpacingIncrease>,
     },
     /// ADUs, acknowledged selectively and sent again where lost; their order is the
     /// application's choice (rr3216).
@@ -93,6 +101,27 @@ pub enum SpacingKind {
     /// The same, where only the decision before the report counts: a loss restores the spacing
     /// if that was a decrease, whatever spacing the lost packets were sent at.
     PspDampedLast,
+}
+
+/// Which reports the controller of a spacing decides on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingFeedback {
+    /// Each: one decision per base round trip (psp, section 2.1).
+    EachReport,
+    /// Only one that covers no packet sent before the present spacing was set: ontempo's own rule.
+    Fresh,
+}
+
+/// How fast the rate of a spaced flow grows while nothing is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingIncrease {
+    /// The spacing shrinks by 2 us (psp, fig. 4): the faster of two flows gets ahead.
+    FixedStep,
+    /// The rate grows by one packet in a base round trip, and the spacing shrinks by at least 2 us:
+    /// ontempo's own rule.
+    PacketPerRoundTrip,
 }
 
 /// How a flow of ADUs is carried. The defaults are those of rr3216, section 3.2.

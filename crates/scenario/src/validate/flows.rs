@@ -32,11 +32,17 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         Transport::Udp { packet, .. } => {
             packet_size(*packet, MIN_UDP, &path.key("transport").key("packet"), findings);
         }
-        Transport::Spaced { packet, spacing, controller, .. } => {
+        Transport::Spaced { packet, spacing, controller, feedback, increase, .. } => {
             let path = path.key("transport");
             packet_size(*packet, MIN_UDP, &path.key("packet"), findings);
             let what = "give one of `spacing` and `controller`; write spacing = \"1 ms\"";
             findings.require(spacing.is_some() != controller.is_some(), &path, what);
+            let what = "a constant spacing takes no feedback; remove it, or give `controller`";
+            let is_needless = feedback.is_some() && controller.is_none();
+            findings.require(!is_needless, &path.key("feedback"), what);
+            let what = "a constant spacing never grows faster; remove it, or give `controller`";
+            let is_needless = increase.is_some() && controller.is_none();
+            findings.require(!is_needless, &path.key("increase"), what);
             let asks = matches!(group.application, Application::Http { .. });
             let what = "a web user waits for answers, which UDP does not give";
             findings.require(!asks, &path.key("kind"), what);

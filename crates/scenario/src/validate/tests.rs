@@ -505,6 +505,14 @@ fn a_spaced_flow_has_a_spacing_or_a_controller() {
     assert_eq!(transport("{ kind = \"spaced\" }"), what);
     let both = "{ kind = \"spaced\", spacing = \"1 ms\", controller = \"psp\" }";
     assert_eq!(transport(both), what);
+    let constant = "{ kind = \"spaced\", spacing = \"1 ms\", feedback = \"fresh\" }";
+    let what = "s.toml:19: flows.video.transport.feedback: a constant spacing takes no feedback; \
+                remove it, or give `controller`";
+    assert_eq!(transport(constant), what);
+    let constant = constant.replace("feedback = \"fresh\"", "increase = \"fixed-step\"");
+    let what = "s.toml:19: flows.video.transport.increase: a constant spacing never grows faster; \
+                remove it, or give `controller`";
+    assert_eq!(transport(&constant), what);
 }
 
 #[test]

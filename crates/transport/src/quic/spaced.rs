@@ -148,7 +148,8 @@ impl Spaced {
         let least = self.parameters.first_step;
         if lost || next < least {
             let from = if lost { next } else { Duration::ZERO };
-            self.spacing = Some(Spacing::starting_at(self.parameters, base, from, report));
+            let begun = Spacing::starting_at(self.parameters, base, from, report, self.next);
+            self.spacing = Some(begun);
         }
     }
 }
