@@ -289,3 +289,28 @@ fn who_relays_for_everybody_is_told() {
     }
     assert_eq!(said("127.0.0.1:0"), "", "no other host reaches it");
 }
+
+#[test]
+fn who_takes_all_places_and_gets_no_answer_does_not_lock_others_out() {
+    let place = Place::new("impair-places", &line("0"));
+    let server = socket();
+    let (program, to) = start(&place, server.local_addr().expect("an address"), &[]);
+    // Four hosts with 64 clients each.
+    let flood: Vec<UdpSocket> = (0..256)
+        .map(|number| UdpSocket::bind(("127.0.0.".to_owned() + &(2 + number / 64).to_string(), 0)))
+        .map(|socket| socket.expect("a socket"))
+        .collect();
+    let mut bytes = [0; 10];
+    for socket in &flood {
+        socket.send_to(&[], to).expect("sent");
+        assert_eq!(server.recv(&mut bytes).expect("it crosses"), 0);
+    }
+    let client = socket();
+    client.send_to(b"good", to).expect("sent");
+    let (size, from) = server.recv_from(&mut bytes).expect("a newcomer is heard");
+    assert_eq!(&bytes[..size], b"good");
+    server.send_to(b"answer", from).expect("sent");
+    assert_eq!(client.recv(&mut bytes).expect("an answer"), 6);
+    let report = end(program);
+    assert_eq!(report["clients"]["replaced"], 1, "{report}");
+}

@@ -1,4 +1,4 @@
-//! What a sender with the token can make `ontempo receive` hold.
+//! What a sender with the token can make `ontempo receive` hold, and anybody `ontempo impair`.
 
 mod common;
 
@@ -125,5 +125,71 @@ fn many_connections_of_which_none_is_read() {
     }
     sleep(Duration::from_secs(2));
     let peak = peak_memory(child.0.id());
+    assert!(peak < MAX_MEMORY, "{peak} bytes held");
+}
+
+/// `impair` with this bottleneck towards `server`, and where its clients reach it.
+fn relay(place: &Place, server: &UdpSocket) -> (ListeningProgram, UdpSocket) {
+    let server = server.local_addr().expect("an address").to_string();
+    let words = ["impair", "--listen", ":0", "--to", &server, "--scenario", "s.toml"];
+    let relay = ListeningProgram::start(place, &words);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.connect(&relay.local).expect("connected");
+    (relay, client)
+}
+
+fn line(rate: &str, delay: &str) -> String {
+    format!(
+        r#"duration = "1 s"
+[topology]
+kind = "dumbbell"
+bottleneck = {{ rate = "{rate}", delay = "{delay}" }}
+access = {{ rate = "100 Gbit/s", delay = "0 s" }}
+[flows.one]
+application = {{ kind = "ftp" }}
+transport = {{ kind = "tcp" }}
+"#
+    )
+}
+
+#[test]
+fn small_datagrams_in_the_places_of_large_ones() {
+    let place = Place::new("memory-places", &line("100 Gbit/s", "1500 ms"));
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    server.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    let (relay, client) = relay(&place, &server);
+    let large = vec![7; 65_000];
+    // Small ones take the places that large ones had, then large ones take others.
+    for round in 0..8 {
+        for number in 0..round * 900 {
+            client.send(b"x").expect("sent");
+            if number % 50 == 0 {
+                sleep(Duration::from_micros(500));
+            }
+        }
+        for _ in 0..900 {
+            client.send(&large).expect("sent");
+            sleep(Duration::from_micros(300));
+        }
+        client.send(b"the end").expect("sent");
+        let mut bytes = [0; 10];
+        while server.recv(&mut bytes).expect("the last one arrives") != 7 {}
+    }
+    let peak = peak_memory(relay.child.0.id());
+    assert!(peak < MAX_MEMORY, "{peak} bytes held");
+}
+
+#[test]
+fn datagrams_without_payload() {
+    let place = Place::new("memory-empty", &line("64 kbit/s", "20 ms"));
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let (relay, client) = relay(&place, &server);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        for _ in 0..64 {
+            client.send(&[]).expect("sent");
+        }
+    }
+    let peak = peak_memory(relay.child.0.id());
     assert!(peak < MAX_MEMORY, "{peak} bytes held");
 }

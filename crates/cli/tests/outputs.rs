@@ -49,6 +49,7 @@ fn outputs_that_another_user_has_put_into_a_shared_folder_are_refused() {
     let simulate = |path| vec!["simulate", "s.toml", "--out", path];
     run(&place, &simulate("run")).succeeds();
     let show = vec!["show", "run", "--output", "shared/new"];
+    let profile = vec!["profiles", "dsl", "--csv", "shared/new"];
     let asks = ["receive", "--listen", "127.0.0.1:0", "--to", "udp://127.0.0.1:9", "--token-file"];
     for (arguments, what) in [
         (to("shared/fifo"), "--to shared/fifo: the named pipe belongs"),
@@ -60,6 +61,7 @@ fn outputs_that_another_user_has_put_into_a_shared_folder_are_refused() {
         (simulate("shared/link"), "--out shared/link: the link belongs"),
         (simulate("shared/folder"), "--out shared/folder: the folder belongs"),
         (show, "shared/new: the link belongs"),
+        (profile, "--csv shared/new: the link belongs"),
     ] {
         run(&place, &arguments).fails(2, &[what, "to user 65534", "name a folder of your own"]);
     }

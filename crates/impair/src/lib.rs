@@ -14,6 +14,6 @@ mod report;
 
 pub use error::ImpairError;
 pub use histogram::Histogram;
-pub use path::{Delivery, Path, Undelivered, Way};
+pub use path::{DATAGRAM_COST, Delivery, Path, Undelivered, Way};
 pub use relay::{Limits, Relay};
 pub use report::{ClientCounts, Dropped, Report, WayReport};

@@ -12,6 +12,15 @@ use crate::error::ImpairError;
 use crate::histogram::Histogram;
 use crate::report::{Dropped, WayReport};
 
+/// What a datagram on the path counts beside its payload, bytes: its place, its events, its entry in a
+/// queue, and what the allocator adds. Without it datagrams without payload would cost nothing.
+pub const DATAGRAM_COST: u64 = 256;
+
+/// What a datagram counts, bytes.
+fn cost(payload: &[u8]) -> u64 {
+    payload.len() as u64 + DATAGRAM_COST
+}
+
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -46,6 +55,7 @@ enum Event {
 /// A datagram on its way.
 #[derive(Debug)]
 struct InTransit {
+    /// Given back when it leaves: a place that kept it would grow to the largest datagram it ever had.
     bytes: Vec<u8>,
     client: u64,
     way: Way,
@@ -109,8 +119,8 @@ pub struct Path {
 
 impl Path {
     /// The path of the flow `GROUP.INDEX` of the scenario, or of its only one. Each datagram takes
-    /// `header_bytes` more on the wire than its payload; no more than `max_held_bytes` of payload
-    /// are on the path.
+    /// `header_bytes` more on the wire than its payload; no more than `max_held_bytes`
+    /// are on the path: of payload, and [`DATAGRAM_COST`] for each datagram.
     ///
     /// # Errors
     /// If the scenario has no such flow, or several and none is named, or a link refuses its
@@ -177,14 +187,14 @@ impl Path {
     pub fn inject(&mut self, now: Time, client: u64, way: Way, bytes: &[u8]) {
         let counts = &mut self.counts[way as usize];
         counts.packets += 1;
-        if self.held_bytes + bytes.len() as u64 > self.max_held_bytes {
+        if self.held_bytes + cost(bytes) > self.max_held_bytes {
             counts.dropped.limit += 1;
             return;
         }
-        self.held_bytes += bytes.len() as u64;
+        self.held_bytes += cost(bytes);
         let handle = self.place();
         let packet = &mut self.packets[handle as usize];
-        packet.bytes.extend_from_slice(bytes);
+        packet.bytes = bytes.to_vec();
         (packet.client, packet.way, packet.step, packet.entered) = (client, way, 0, now);
         packet.corrupted = false;
         self.push(now, Event::Packet(handle));
@@ -288,18 +298,18 @@ impl Path {
 
     /// A copy of a datagram arrives right behind it.
     fn copy(&mut self, at: Time, handle: u32) {
-        let copy = self.place();
         let original = &self.packets[handle as usize];
         let InTransit { client, way, step, corrupted, entered, .. } = *original;
-        let bytes = original.bytes.clone();
+        let cost = cost(&original.bytes);
         let counts = &mut self.counts[way as usize];
         counts.duplicated += 1;
-        if self.held_bytes + bytes.len() as u64 > self.max_held_bytes {
+        if self.held_bytes + cost > self.max_held_bytes {
             counts.dropped.limit += 1;
-            self.free.push(copy);
             return;
         }
-        self.held_bytes += bytes.len() as u64;
+        self.held_bytes += cost;
+        let bytes = original.bytes.clone();
+        let copy = self.place();
         self.packets[copy as usize] = InTransit { bytes, client, way, step, corrupted, entered };
         self.push(at, Event::Packet(copy));
     }
@@ -368,9 +378,8 @@ impl Path {
     }
 
     fn release(&mut self, handle: u32) {
-        let bytes = &mut self.packets[handle as usize].bytes;
-        self.held_bytes -= bytes.len() as u64;
-        bytes.clear();
+        let bytes = std::mem::take(&mut self.packets[handle as usize].bytes);
+        self.held_bytes -= cost(&bytes);
         self.free.push(handle);
     }
 }
@@ -536,13 +545,32 @@ transport = { kind = "tcp" }
     }
 
     #[test]
+    fn datagrams_without_payload_count_and_places_keep_no_payload() {
+        let mut line = path("queue = { kind = \"drop-tail\" }", 1);
+        for _ in 0..10_000 {
+            line.inject(Time::ZERO, 0, Way::Reverse, &[]);
+        }
+        let held = 10_000 - line.report(Way::Reverse).dropped.limit;
+        assert_eq!(held, (1 << 20) / DATAGRAM_COST);
+        line.advance(Time::ZERO + Duration::from_secs(100), &mut |_| Ok(()));
+        assert_eq!(line.held_bytes, 0);
+        // Each place had a large datagram once, or was free while others had: none keeps its bytes.
+        for _ in 0..1_000 {
+            line.inject(Time::ZERO + Duration::from_secs(100), 0, Way::Reverse, &[0; 10_000]);
+        }
+        line.advance(Time::ZERO + Duration::from_secs(200), &mut |_| Ok(()));
+        let kept: usize = line.packets.iter().map(|packet| packet.bytes.capacity()).sum();
+        assert_eq!((kept, line.held_bytes), (0, 0));
+    }
+
+    #[test]
     fn more_bytes_than_are_held_are_dropped_and_the_flow_must_be_named_if_there_are_several() {
         let mut line = path("queue = { kind = \"drop-tail\" }", 1);
         for _ in 0..2_000 {
             line.inject(Time::ZERO, 0, Way::Reverse, &[0; 1_000]);
         }
         let report = line.report(Way::Reverse);
-        assert_eq!(report.dropped.limit, 2_000 - (1 << 20) / 1_000);
+        assert_eq!(report.dropped.limit, 2_000 - (1 << 20) / 1_256);
         let text = LINE.replace("QUEUE", "queue = { kind = \"drop-tail\" }") + "count = 2\n";
         let scenario = ontempo_scenario::parse(&text, "s.toml").expect("a scenario");
         let of = |flow| Path::of(&scenario, flow, 1, 28, 1 << 20).map(|_| ());

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use ontempo_foundation::{Duration, Time, host_prefix};
+use ontempo_foundation::{Duration, Time, first_of_largest_host, host_prefix};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::histogram::Histogram;
@@ -52,6 +52,8 @@ struct Client {
     /// Distinguishes it from those that had its place before.
     id: u64,
     last: Time,
+    /// Whether the server has sent it anything.
+    is_answered: bool,
 }
 
 /// The clients, each at a place of its own.
@@ -81,10 +83,19 @@ impl Clients {
         }
         let host = host_prefix(address.ip());
         let of_host = self.of_host.get(&host).copied().unwrap_or_default();
-        let is_full = self.by_address.len() >= self.limits.clients;
-        if is_full || of_host >= self.limits.clients_of_host {
+        // What the server sent to itself would come back as a question of a client, for ever.
+        let is_of_server = (address.ip(), address.port()) == (self.server.ip(), self.server.port());
+        if is_of_server || of_host >= self.limits.clients_of_host {
             self.counts.refused_packets += 1;
             return Ok(None);
+        }
+        if self.by_address.len() >= self.limits.clients {
+            let Some(place) = self.that_yields(of_host) else {
+                self.counts.refused_packets += 1;
+                return Ok(None);
+            };
+            self.forget(place);
+            self.counts.replaced += 1;
         }
         let socket = upstream(self.server)?;
         let place = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
@@ -93,7 +104,7 @@ impl Clients {
         });
         self.counts.admitted += 1;
         let id = self.counts.admitted << 32 | place as u64;
-        self.places[place] = Some(Client { address, socket, id, last: now });
+        self.places[place] = Some(Client { address, socket, id, last: now, is_answered: false });
         self.by_address.insert(address, place);
         *self.of_host.entry(host).or_default() += 1;
         Ok(Some(id))
@@ -103,19 +114,45 @@ impl Clients {
         self.places.get(place_of(id))?.as_ref().filter(|client| client.id == id)
     }
 
-    fn forget_idle(&mut self, now: Time) {
-        for place in &mut self.places {
-            let is_idle = |client: &&mut Client| now.since(client.last) >= self.limits.idle;
-            let Some(client) = place.as_mut().filter(is_idle) else { continue };
-            self.by_address.remove(&client.address);
+    /// The place that a newcomer gets whose host has `of_host` clients, where all are taken: that of the
+    /// client silent for longest, of the host with most. First of those to whom the server never answered;
+    /// the others yield only to a host with less than theirs.
+    fn that_yields(&self, of_host: usize) -> Option<usize> {
+        let clients = || {
+            let places = self.places.iter().enumerate();
+            places.filter_map(|(place, client)| Some((place, client.as_ref()?)))
+        };
+        let has_more = |client: &Client| {
             let host = host_prefix(client.address.ip());
-            if let Some(count) = self.of_host.get_mut(&host) {
-                *count -= 1;
-                if *count == 0 {
-                    self.of_host.remove(&host);
-                }
+            self.of_host.get(&host).is_some_and(|count| *count > of_host)
+        };
+        let mut some: Vec<_> = clients().filter(|(_, client)| !client.is_answered).collect();
+        if some.is_empty() {
+            some = clients().filter(|(_, client)| has_more(client)).collect();
+        }
+        some.sort_by_key(|(place, client)| (client.last, *place));
+        let hosts = some.iter().map(|(_, client)| client.address.ip());
+        first_of_largest_host(hosts).map(|at| some[at].0)
+    }
+
+    fn forget(&mut self, place: usize) {
+        let Some(client) = self.places[place].take() else { return };
+        self.by_address.remove(&client.address);
+        let host = host_prefix(client.address.ip());
+        if let Some(count) = self.of_host.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_host.remove(&host);
             }
-            *place = None;
+        }
+    }
+
+    fn forget_idle(&mut self, now: Time) {
+        for place in 0..self.places.len() {
+            let idle = |client: &Client| now.since(client.last) >= self.limits.idle;
+            if self.places[place].as_ref().is_some_and(idle) {
+                self.forget(place);
+            }
         }
     }
 }
@@ -127,9 +164,15 @@ fn upstream(server: SocketAddr) -> io::Result<UdpSocket> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(server)?;
+    hears_only(UdpSocket::bind((any, 0))?, server)
+}
+
+/// The socket, connected to `server`, without what others sent to it before.
+fn hears_only(socket: UdpSocket, server: SocketAddr) -> io::Result<UdpSocket> {
     prepare(&socket)?;
+    socket.connect(server)?;
+    // The server does not know this socket yet: nothing of it is lost.
+    while socket.recv(&mut [0]).is_ok() {}
     Ok(socket)
 }
 
@@ -301,6 +344,7 @@ impl Relay {
             match client.socket.recv(buffer) {
                 Ok(size) => {
                     client.last = now;
+                    client.is_answered = true;
                     let id = client.id;
                     self.path.inject(now, id, Way::Reverse, &buffer[..size]);
                 }
@@ -351,7 +395,6 @@ mod tests {
         assert_eq!(at(&mut clients, 0, "10.0.0.1:3"), None, "a third of one host");
         assert_eq!(at(&mut clients, 5, "10.0.0.1:1"), Some(first), "the same again");
         assert!(at(&mut clients, 5, "10.0.0.2:1").is_some());
-        assert_eq!(at(&mut clients, 5, "10.0.0.3:1"), None, "a fourth in all");
         clients.forget_idle(Time::ZERO + Duration::from_secs(12));
         let next = at(&mut clients, 12, "10.0.0.3:1").expect("the idle one made room");
         assert!(clients.get(first).is_some() && clients.get(next).is_some());
@@ -359,6 +402,58 @@ mod tests {
         assert!(clients.get(first).is_none(), "it was idle, too");
         let again = at(&mut clients, 16, "10.0.0.1:1").expect("admitted anew");
         assert_ne!(again, first, "what is on its way for the one before is not for it");
-        assert_eq!(clients.counts.refused_packets, 2);
+        assert_eq!(clients.counts.refused_packets, 1);
+    }
+
+    #[test]
+    fn a_newcomer_gets_the_place_of_who_is_silent_for_longest_of_the_host_with_most() {
+        let limits = Limits { clients: 4, clients_of_host: 3, idle: Duration::from_secs(60) };
+        let mut clients = clients(limits);
+        let at = |clients: &mut Clients, second: u64, address: &str| {
+            let now = Time::ZERO + Duration::from_secs(second);
+            clients.at(now, address.parse().expect("an address")).expect("a socket")
+        };
+        let answer = |clients: &mut Clients, id: u64| {
+            let client = clients.places[place_of(id)].as_mut().expect("a client");
+            client.is_answered = true;
+        };
+        let good = at(&mut clients, 0, "10.0.0.9:1").expect("admitted");
+        answer(&mut clients, good);
+        let flood = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"]
+            .map(|address| at(&mut clients, 1, address).expect("admitted"));
+        at(&mut clients, 2, "10.0.0.1:1");
+        let other = at(&mut clients, 3, "10.0.0.2:1").expect("another host finds a place");
+        assert!(clients.get(flood[1]).is_none(), "the longest silent of the host with most");
+        assert!(clients.get(flood[0]).is_some() && clients.get(flood[2]).is_some());
+        assert!(clients.get(good).is_some(), "whom the server answered stays, silent or not");
+        for id in [flood[0], flood[2], other] {
+            answer(&mut clients, id);
+        }
+        let next = at(&mut clients, 4, "10.0.0.3:1").expect("a host with none finds a place");
+        assert!(clients.get(flood[2]).is_none(), "the host with most yields to one with less");
+        answer(&mut clients, next);
+        assert_eq!(at(&mut clients, 5, "10.0.0.3:2"), None, "no host has more than one");
+        let counts = clients.counts;
+        assert_eq!((counts.replaced, counts.refused_packets), (2, 1));
+    }
+
+    #[test]
+    fn the_server_is_no_client_of_its_own() {
+        let mut clients = clients(Limits::default());
+        let server = clients.server;
+        assert_eq!(clients.at(Time::ZERO, server).expect("a socket"), None);
+        assert_eq!(clients.counts.refused_packets, 1);
+    }
+
+    #[test]
+    fn a_socket_towards_the_server_has_nothing_that_others_sent_before() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let to = socket.local_addr().expect("an address");
+        stranger.send_to(b"forged", to).expect("sent");
+        let socket =
+            hears_only(socket, "127.0.0.1:9".parse().expect("an address")).expect("connected");
+        let error = socket.recv(&mut [0; 10]).expect_err("nothing is there");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
     }
 }

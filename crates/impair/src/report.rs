@@ -26,6 +26,8 @@ pub struct ClientCounts {
     pub now: u64,
     /// Those that ever had.
     pub admitted: u64,
+    /// Those whose place a newcomer got.
+    pub replaced: u64,
     /// Datagrams of clients that were not admitted.
     pub refused_packets: u64,
 }

@@ -176,6 +176,13 @@ impl Recording {
             .map(|(number, packet)| (packet.index, number))
             .collect();
         known.sort_unstable();
+        // Each number fills one gap, so that a receiver that names low and high ones in turn does not
+        // make every gap as long as the recording.
+        let missing: Vec<usize> = (self.packets.iter().enumerate())
+            .filter(|(_, packet)| packet.index == MISSING)
+            .map(|(number, _)| number)
+            .collect();
+        let mut unused = &missing[..];
         let mut arrivals = Vec::with_capacity(known.len());
         let mut before: Option<(u32, usize)> = None;
         for &(index, number) in &known {
@@ -186,8 +193,11 @@ impl Recording {
                 let unknown = (index - last_index - 1) as usize;
                 let from = self.packets[last].at;
                 let span = (packet.at - from).max(0);
-                let missing = (last + 1..number).filter(|n| self.packets[*n].index == MISSING);
-                for (place, number) in (1..).zip(missing.take(unknown)) {
+                unused = &unused[unused.partition_point(|missing| *missing <= last)..];
+                let within = unused.partition_point(|missing| *missing < number);
+                let (filling, rest) = unused.split_at(within.min(unknown));
+                unused = rest;
+                for (place, &number) in (1..).zip(filling) {
                     let at = from + span * place / (unknown as i64 + 1);
                     arrivals.push(arrival(number, &self.packets[number], at));
                 }
@@ -438,4 +448,32 @@ fn bases_by_window(arrivals: &[Arrival], window: i64, count: usize) -> Vec<i64> 
         bases.push(base);
     }
     bases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn low_and_high_numbers_in_turn_fill_each_gap_once() {
+        let half = 1_000;
+        let noted = |number: usize| {
+            // Of the upper and the lower half in turn each second one is reported, as every third arrival.
+            let (is_high, place) = (number >= half, number % half);
+            let index = (place % 2 == 0).then(|| 3 * (place + usize::from(is_high)) as u32);
+            Noted {
+                sent: number as i64 * 1_000_000,
+                at: number as i64 * 1_000_000,
+                index: index.unwrap_or(MISSING),
+                is_scout: false,
+            }
+        };
+        let packets: Vec<Noted> = (0..2 * half).map(noted).collect();
+        let recording = Recording { packets, ..Recording::default() };
+        let mut numbers: Vec<usize> = recording.arrivals().iter().map(|one| one.number).collect();
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all, "no packet arrives twice");
+    }
 }
