@@ -217,6 +217,19 @@ impl Output {
         Ok(file.into())
     }
 
+    /// Removes the name, if it is still that of `file`: neither a link in the place of a folder on the
+    /// way nor another file of this name is touched.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the name is of something else now; those of the system.
+    pub fn remove(&self, file: &File) -> io::Result<()> {
+        let (named, open) = (stat_at(&self.folder, &self.name)?, rustix::fs::fstat(file)?);
+        if (named.st_dev, named.st_ino) != (open.st_dev, open.st_ino) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+
     /// Whether there is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind() == Some(FileType::RegularFile)
@@ -383,6 +396,18 @@ mod tests {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let _reader = rustix::fs::open(&path, flags, Mode::empty()).expect("a reader");
         refused(place.open(|| false), "named pipe");
+        fs::remove_file(&path).expect("removed");
+        // What was made is removed where it was made, and nothing else.
+        fs::create_dir(shared.path("runs")).expect("made");
+        let place = Output::at(&shared.path("runs/line"), true).expect("free");
+        let file = place.create_new(0o666).expect("made");
+        fs::rename(shared.path("runs"), shared.path("old")).expect("moved");
+        symlink(&shared.0, shared.path("runs")).expect("linked");
+        fs::write(shared.0.join("line"), "precious").expect("written");
+        place.remove(&file).expect("removed");
+        assert!(shared.0.join("line").is_file() && !shared.path("old/line").exists());
+        fs::write(shared.path("old/line"), "another").expect("written");
+        assert!(place.remove(&file).is_err() && shared.path("old/line").is_file());
         // A folder stays the one that was opened.
         let folder = OutputFolder::create(&shared.path("qlog")).expect("made");
         fs::rename(shared.path("qlog"), shared.path("moved")).expect("moved");

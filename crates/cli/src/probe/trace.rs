@@ -1,6 +1,6 @@
 //! `ontempo probe --trace`: the rate, delay and loss of a live path over time.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ const MIN_PACKET: u64 = 500;
 /// A new file, which goes again if nothing is written.
 struct NewFile {
     path: PathBuf,
+    place: Output,
     file: File,
     /// It was made here, and nothing is in it.
     is_ours_and_empty: bool,
@@ -44,7 +45,7 @@ impl NewFile {
         let failed = |error| output_failure(&named, &error);
         let place = Output::at(path, true).map_err(failed)?;
         match place.create_new(0o666) {
-            Ok(file) => Ok(Self { path: path.to_owned(), file, is_ours_and_empty: true }),
+            Ok(file) => Ok(Self { path: path.to_owned(), place, file, is_ours_and_empty: true }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 if place.is_file() {
                     let what = format!("{named}: it exists; name a new file, or remove it");
@@ -52,7 +53,7 @@ impl NewFile {
                 }
                 // A pipe or a device.
                 let file = place.open(is_stopped).map_err(failed)?;
-                Ok(Self { path: path.to_owned(), file, is_ours_and_empty: false })
+                Ok(Self { path: path.to_owned(), place, file, is_ours_and_empty: false })
             }
             Err(error) => Err(failed(error)),
         }
@@ -70,7 +71,7 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         if self.is_ours_and_empty {
             // Nothing of value is left behind if it fails.
-            let _ = fs::remove_file(&self.path);
+            let _ = self.place.remove(&self.file);
         }
     }
 }
