@@ -39,7 +39,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
 CONTROLLERS: Mapping[str, str] = {
     "cubic": '{ kind = "cubic", variant = "linux" }',
     "reno": '{ kind = "reno", counting = "packets" }',
-    "pert": '{ kind = "pert", compete = "as-reno", counting = "packets" }',
+    "pert": '{ kind = "pert", counting = "packets" }',
 }
 """The controllers as `linux` has them."""
 

@@ -12,7 +12,7 @@ use ontempo_mechanisms::congestion::{
 pub struct Settings {
     /// PERT's parameters. In the kernel one ACK often covers many packets, so `counting` is by packets: an ACK
     /// of n packets moves the smoothed round-trip time n times and draws n times for an early
-    /// response, as n ACKs would. And a flow must bear the company of CUBIC: `compete` is `as-reno`.
+    /// response, as n ACKs would.
     pub pert: PertParameters,
     /// Pacing rate in windows per SRTT, 0 to 16, twice that in slow start;
     /// 0 switches pacing off. 1 is the thesis' spacing of `srtt / cwnd` (pert, ch. IV).
@@ -20,14 +20,9 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// The variant `reference`, counted by packets, Reno beside loss-based flows, paced at one window per
-    /// round trip.
+    /// The variant `reference`, counted by packets, paced at one window per round trip.
     fn default() -> Self {
-        let pert = PertParameters {
-            counting: AckCounting::Packets,
-            as_reno: true,
-            ..PertParameters::reference()
-        };
+        let pert = PertParameters { counting: AckCounting::Packets, ..PertParameters::reference() };
         Self { pert, pacing_gain: 1.0 }
     }
 }
@@ -108,8 +103,8 @@ impl Settings {
     /// Names the parameter that is unknown or out of its range.
     pub fn parse<'a>(assignments: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingError> {
         let mut pacing_gain = Self::default().pacing_gain;
-        // In every variant.
-        let mut law = vec![("counting", "packets"), ("compete", "as-reno")];
+        // In every variant: one ACK often covers many packets here.
+        let mut law = vec![("counting", "packets")];
         for assignment in assignments {
             let (name, value) = assignment.split_once('=').ok_or_else(|| {
                 SettingError(format!("`{assignment}` is no setting: write t-max=\"20 ms\""))

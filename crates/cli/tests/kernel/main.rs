@@ -279,7 +279,7 @@ fn four_flows_keep_the_queue_under_a_quarter_of_renos() {
 /// The thesis' PERT would have about 0.6 of the 20 Mbit/s here, a fair share is 10.
 #[test]
 fn beside_reno_a_flow_has_at_least_half_of_its_fair_share_and_knows_the_queue() {
-    let Some(loaded) = Loaded::new("beside", &[]) else { return };
+    let Some(loaded) = Loaded::new("beside", &["compete=as-reno"]) else { return };
     let flow = |name: &str, congestion: &str| {
         format!(
             r#"[flows.{name}]

@@ -16,8 +16,8 @@ const NO_LOSS: u64 = u64::MAX;
 pub(crate) fn generate() -> String {
     let mut csv = "kind,inputs in fixed point,the Rust PERT's answer\n".to_owned();
     for assignments in [
-        &["counting=acks", "compete=alpha"][..],
-        &["variant=thesis", "counting=acks", "compete=alpha"],
+        &["counting=acks"][..],
+        &["variant=thesis", "counting=acks"],
         &[
             "t-min=1 ms",
             "t-max=30 ms",
@@ -25,9 +25,8 @@ pub(crate) fn generate() -> String {
             "alpha-max=8",
             "alpha-initial=2",
             "counting=acks",
-            "compete=alpha",
         ],
-        &["counting=acks"],
+        &["counting=acks", "compete=as-reno"],
     ] {
         let settings = Settings::parse(assignments.iter().copied()).expect("settings");
         let numbers: Vec<String> = settings.fixed_point().iter().map(ToString::to_string).collect();

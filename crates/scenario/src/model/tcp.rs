@@ -165,12 +165,9 @@ impl TcpProfile {
         const PACKETS: (&str, &str) = ("counting", "packets");
         match (self, kind) {
             (Self::Ns2, "cubic") => &[("variant", "rfc9438")],
-            (Self::Ns2, "reno" | "newreno") => &[ACKS],
-            (Self::Ns2, "pert") => &[ACKS, ("compete", "alpha")],
+            (Self::Ns2, "reno" | "newreno" | "pert") => &[ACKS],
             (Self::Linux, "cubic") => &[("variant", "linux")],
-            (Self::Linux, "reno" | "newreno") => &[PACKETS],
-            // As `ontempo kernel load pert` has it.
-            (Self::Linux, "pert") => &[PACKETS, ("compete", "as-reno")],
+            (Self::Linux, "reno" | "newreno" | "pert") => &[PACKETS],
             _ => &[],
         }
     }
