@@ -161,8 +161,9 @@ fn tshark_sees_a_flows_packets_in_its_namespace() {
         return;
     }
     let place = Place::new("tshark", QUIET);
-    let script = "tshark -q -i ontempo0 -a packets:6 -w seen.pcapng 2>/dev/null & sleep 2; \
-                  ping -q -c 10 -i 0.1 10.0.0.3 >/dev/null; wait; \
+    // On a busy machine tshark takes seconds to begin.
+    let script = "tshark -q -i ontempo0 -a packets:6 -w seen.pcapng 2>/dev/null & capture=$!; \
+                  while kill -0 $capture 2>/dev/null; do ping -q -c 3 -i 0.1 10.0.0.3 >/dev/null; done; \
                   tshark -r seen.pcapng -T fields -e ip.src -e ip.dst -e icmp.type 2>/dev/null";
     let ran = shell(&place, "a.0.source", &["sh", "-c", script]);
     assert!(ran.out.contains("10.0.0.2\t10.0.0.3\t8"), "{ran:?}");

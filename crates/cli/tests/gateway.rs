@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,13 @@ use ontempo_qos::wire::{Offer, Setup};
 use ontempo_testing::{require_programs, require_root};
 use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;
+
+/// Held by the tests that make hundreds of handshakes: each has 5 s, on the processors of one machine.
+static HANDSHAKES: Mutex<()> = Mutex::new(());
+
+fn many_handshakes() -> MutexGuard<'static, ()> {
+    HANDSHAKES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A gateway with at most `files` open files, its address, and over QUIC its URL.
 struct Gateway {
@@ -508,6 +516,7 @@ fn over_quic_a_stream_that_is_broken_off_does_not_seem_to_have_ended() {
 
 #[test]
 fn over_quic_as_many_clients_that_read_nothing_as_there_are_places_keep_within_the_memory() {
+    let _alone = many_handshakes();
     let place = Place::new("gateway-full", "");
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     // The system's buffers are filled before the gateways' own.
@@ -570,6 +579,7 @@ fn over_quic_idle_clients_of_one_host_that_take_all_places_do_not_keep_another_h
 
 #[test]
 fn over_quic_a_hundred_clients_that_come_at_once_are_all_served() {
+    let _alone = many_handshakes();
     let place = Place::new("gateway-burst", "");
     let near_server = Gateway::start(&place, 4_096, &["--server", &returning()]);
     let near_client = Gateway::start(&place, 4_096, &["--to", &near_server.url]);
