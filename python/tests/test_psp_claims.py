@@ -256,7 +256,7 @@ def test_spacing_is_from_the_end_of_a_packet_to_the_start_of_the_next() -> None:
     # Sent every 1500 + 114.24 us, and a packet takes 73.70 us behind the gateway.
     mean = judged_by("spacing", arriving([1500 + 114.24 - 73.70] * 200)).checks[0]
     assert mean.ok
-    assert mean.values == (pytest.approx(1540.54),)
+    assert list(mean.values) == pytest.approx([1540.54])
 
 
 def test_spacing_asks_for_the_mean_the_deviation_and_no_clumps() -> None:

@@ -23,17 +23,17 @@ class Listener(BaseListener[QosChannel, Connection]):
         self, native: QosAcceptor, bridge: Bridge, known: tuple[Identity, bytes] | None
     ) -> None:
         super().__init__(native, bridge, Connection)
-        self._identity, self._token = known or (None, None)
+        self._known = known
 
     @property
     def fingerprint(self) -> str | None:
         """Its certificate's fingerprint, by which clients can verify it; ``None`` without QUIC."""
-        return None if self._identity is None else self._identity.fingerprint
+        return None if self._known is None else self._known[0].fingerprint
 
     @property
     def token(self) -> bytes | None:
         """The secret that clients must send; empty with ``anyone=True``, ``None`` without QUIC."""
-        return self._token
+        return None if self._known is None else self._known[1]
 
 
 def listen(
