@@ -186,8 +186,7 @@ fn listen_for_gateway(
             Transport::Tcp
         }
     };
-    let has_token = credentials.token.is_some() || credentials.token_file.is_some();
-    if *anyone && has_token {
+    if *anyone && credentials.are_given() {
         let sentence = "--anyone admits any gateway: leave out --token and --token-file";
         return Err(Failure::Input(sentence.to_owned()));
     }
@@ -227,10 +226,7 @@ impl Far {
                 Over::Quic(peer, Box::new(caller))
             }
             BetweenGateways::Tcp => {
-                let is_asked = fingerprint.is_some()
-                    || *insecure
-                    || credentials.token.is_some()
-                    || credentials.token_file.is_some();
+                let is_asked = fingerprint.is_some() || *insecure || credentials.are_given();
                 if destination.is_url() || is_asked {
                     let sentence = "--over tcp: a gateway with a URL, a fingerprint or a token is \
                                     reached over quic";

@@ -79,6 +79,11 @@ pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
     emit_written(serde_json::to_string_pretty(document))
 }
 
+/// A number and what is counted, in the plural by `s`: "1 run", "2 runs".
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Writes `document` to standard output as a line of JSON.
 pub(crate) fn emit_json_line(document: &impl Serialize) -> Result<(), Failure> {
     emit_written(serde_json::to_string(document))

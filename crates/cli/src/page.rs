@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::arguments::Show;
 use crate::failure::Failure;
-use crate::output::{emit, emit_json};
+use crate::output::{counted, emit, emit_json};
 use crate::place::{self, open_regular};
 
 /// The page's name if none is given.
@@ -112,13 +112,11 @@ fn write(path: &Path, html: &str) -> io::Result<()> {
 }
 
 fn sentences(output: &Path, bytes: usize, contents: &Contents) -> String {
-    let count =
-        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut text = format!(
         "{}: {}, {}, {:.1} MB\n",
         output.display(),
-        count(contents.runs.len(), "run"),
-        count(contents.charts.len(), "chart"),
+        counted(contents.runs.len() as u64, "run"),
+        counted(contents.charts.len() as u64, "chart"),
         bytes as f64 / 1e6
     );
     let several = contents.runs.len() > 1;

@@ -17,7 +17,7 @@ use crate::place::check_output;
 use crate::runs::{Finished, Outcome, Plan, run_all};
 use crate::seeds;
 use crate::show::show;
-use crate::size::{require_bearable, tell_time};
+use crate::size::{report_time, require_bearable};
 
 pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
@@ -28,7 +28,7 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     if !arguments.any_size {
         require_bearable(&plan.scenario, plan.jobs.min(plan.runs.len()))?;
     }
-    tell_time(&plan.scenario, plan.runs.len(), plan.jobs);
+    report_time(&plan.scenario, plan.runs.len(), plan.jobs);
     let Outcome { finished, stopped } = run_all(&plan)?;
     let printed = if arguments.input.json {
         emit_json(&document(&plan.scenario.title, &finished, stopped.is_none()))

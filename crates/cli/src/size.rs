@@ -6,9 +6,9 @@ use ontempo_scenario::rounded_time;
 use crate::failure::Failure;
 use crate::output::write_stderr;
 
-/// Longest estimated time that is not told beforehand, in seconds. The estimate is good to a factor
+/// Longest estimated time that is not reported beforehand, in seconds. The estimate is good to a factor
 /// of three: below a minute, whoever reads it has all but waited for the end.
-const MAX_UNTOLD: f64 = 60.0;
+const MAX_UNREPORTED: f64 = 60.0;
 
 /// Refuses a scenario of which `at_once` runs, estimated, take more memory than this machine has,
 /// or one takes more than a day.
@@ -36,7 +36,7 @@ fn refused(why: Option<String>) -> Result<(), Failure> {
 
 /// Says on standard error how long `runs` runs take, `at_once` at a time, if that is longer than a
 /// minute.
-pub(crate) fn tell_time(scenario: &Scenario, runs: usize, at_once: usize) {
+pub(crate) fn report_time(scenario: &Scenario, runs: usize, at_once: usize) {
     if let Some(sentence) = time_sentence(scenario.cost().seconds, runs, at_once) {
         write_stderr(&sentence);
     }
@@ -44,7 +44,7 @@ pub(crate) fn tell_time(scenario: &Scenario, runs: usize, at_once: usize) {
 
 fn time_sentence(seconds: f64, runs: usize, at_once: usize) -> Option<String> {
     let all = seconds * runs.div_ceil(at_once.max(1)) as f64;
-    if all <= MAX_UNTOLD {
+    if all <= MAX_UNREPORTED {
         return None;
     }
     let what = match runs {
@@ -60,15 +60,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_above_a_minute_is_told_for_all_runs_together() {
+    fn a_time_above_a_minute_is_reported_for_all_runs_together() {
         assert_eq!(time_sentence(60.0, 1, 1), None);
         assert_eq!(time_sentence(20.0, 4, 2), None);
         let estimate = "by an estimate within a factor of three";
-        let told = time_sentence(7_200.0, 1, 8).unwrap();
-        assert_eq!(told, format!("this takes about 2 hours, {estimate}"));
-        let told = time_sentence(20.0, 50, 2).unwrap();
+        let sentence = time_sentence(7_200.0, 1, 8).unwrap();
+        assert_eq!(sentence, format!("this takes about 2 hours, {estimate}"));
+        let sentence = time_sentence(20.0, 50, 2).unwrap();
         assert_eq!(
-            told,
+            sentence,
             format!("this takes about 8 minutes for 50 runs, 2 at a time, {estimate}")
         );
     }

@@ -7,6 +7,7 @@ use ontempo_simulator::ResultTable;
 use serde::Serialize;
 
 use crate::columns::{Columns, optional};
+use crate::output::counted;
 
 /// The summary of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -43,8 +44,6 @@ impl Standstill {
     /// A sentence about it.
     pub(crate) fn sentence(&self) -> String {
         let Self { link, since_s, waiting_packets, unfinished_flows } = self;
-        let counted =
-            |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let flows: Vec<_> = unfinished_flows
             .iter()
             .map(|(group, count)| format!("{} of {group}", counted(*count, "flow")))

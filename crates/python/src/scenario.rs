@@ -46,14 +46,19 @@ pub(crate) struct Scenario {
     pub(crate) model: Arc<model::Scenario>,
     source: Source,
     overrides: Vec<String>,
-    /// How many sentences about fields that its overrides lose have been told.
-    told: usize,
+    /// How many sentences about fields that its overrides lose have been reported.
+    reported: usize,
 }
 
 impl Scenario {
     /// Reads the source; the caller is warned of fields that the overrides lose, but for the first
-    /// `told` sentences.
-    fn read(py: Python<'_>, source: Source, overrides: Vec<String>, told: usize) -> PyResult<Self> {
+    /// `reported` sentences.
+    fn read(
+        py: Python<'_>,
+        source: Source,
+        overrides: Vec<String>,
+        reported: usize,
+    ) -> PyResult<Self> {
         let read = || {
             let values = Overrides::parse(&overrides)?;
             Ok(match &source {
@@ -65,12 +70,12 @@ impl Scenario {
         };
         let (model, lost) =
             read().map_err(|error: ReadError| ScenarioError::new_err(error.to_string()))?;
-        for sentence in lost.iter().skip(told) {
+        for sentence in lost.iter().skip(reported) {
             // A sentence has no NUL: TOML and command lines have none.
             let sentence = CString::new(sentence.replace('\0', " "))?;
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &sentence, 1)?;
         }
-        Ok(Self { model: Arc::new(model), source, overrides, told: lost.len() })
+        Ok(Self { model: Arc::new(model), source, overrides, reported: lost.len() })
     }
 }
 
@@ -108,7 +113,7 @@ impl Scenario {
     fn with_overrides(&self, py: Python<'_>, overrides: OverrideTexts) -> PyResult<Self> {
         let mut all = self.overrides.clone();
         all.extend(overrides.0);
-        Self::read(py, self.source.clone(), all, self.told)
+        Self::read(py, self.source.clone(), all, self.reported)
     }
 
     /// Why this machine does not bear so many runs of it at a time; None if it does.

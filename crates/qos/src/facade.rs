@@ -181,4 +181,45 @@ macro_rules! methods {
     };
 }
 
-pub(super) use methods;
+/// `Read` and `Write` of connections whose messages are bytes of a stream; `read_bytes` reads.
+macro_rules! byte_stream {
+    ($connection:ident) => {
+        impl Read for &$connection {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.read_bytes(buffer)
+            }
+        }
+
+        impl Write for &$connection {
+            fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+                let most = self.core().max_send_size.min(data.len());
+                if most == 0 && !data.is_empty() {
+                    return Err(too_long(data.len(), 0, "what was agreed"));
+                }
+                self.send_message(&data[..most]).map(|()| most)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        impl Read for $connection {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                (&*self).read(buffer)
+            }
+        }
+
+        impl Write for $connection {
+            fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+                (&*self).write(data)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+
+pub(super) use {byte_stream, methods};

@@ -367,42 +367,7 @@ fn set(timeout: &AtomicU64, to: Option<Wall>) {
 }
 
 facade::methods!(QosConnection);
-
-impl Read for &QosConnection {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_bytes(buffer)
-    }
-}
-
-impl Write for &QosConnection {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let most = self.core().max_send_size.min(data.len());
-        if most == 0 && !data.is_empty() {
-            return Err(too_long(data.len(), 0, "what was agreed"));
-        }
-        self.send_message(&data[..most]).map(|()| most)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for QosConnection {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_bytes(buffer)
-    }
-}
-
-impl Write for QosConnection {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        (&*self).write(data)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+facade::byte_stream!(QosConnection);
 
 /// The flow of control messages.
 pub(super) fn control_flow() -> FlowConfig {

@@ -157,9 +157,14 @@ impl QosStream {
     pub fn set_write_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
         self.inner().channel.set_write_timeout(timeout)
     }
+
+    fn read_bytes(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner().read(buffer)
+    }
 }
 
 facade::methods!(QosStream);
+facade::byte_stream!(QosStream);
 
 /// Reads once, until `until`.
 fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<usize, SetupError> {
@@ -238,41 +243,5 @@ impl AsFd for QosStream {
     /// Readable also for control messages.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner().channel.as_fd()
-    }
-}
-
-impl Read for &QosStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner().read(buffer)
-    }
-}
-
-impl Write for &QosStream {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let most = self.core().max_send_size.min(data.len());
-        if most == 0 && !data.is_empty() {
-            return Err(too_long(data.len(), 0, "what was agreed"));
-        }
-        self.send_message(&data[..most]).map(|()| most)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for QosStream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buffer)
-    }
-}
-
-impl Write for QosStream {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        (&*self).write(data)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

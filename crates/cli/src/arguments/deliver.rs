@@ -134,6 +134,13 @@ pub(crate) struct Credentials {
     pub(crate) token_file: Option<PathBuf>,
 }
 
+impl Credentials {
+    /// True if there is a token or its file on the command line.
+    pub(crate) fn are_given(&self) -> bool {
+        self.token.is_some() || self.token_file.is_some()
+    }
+}
+
 /// Whom a receiver admits.
 #[derive(Debug, Args)]
 pub(crate) struct Admission {
@@ -151,8 +158,7 @@ pub(crate) struct Admission {
 impl Admission {
     /// True if any of its options is set.
     pub(crate) fn is_asked(&self) -> bool {
-        let Credentials { token, token_file } = &self.credentials;
-        token.is_some() || token_file.is_some() || self.anyone || self.qr
+        self.credentials.are_given() || self.anyone || self.qr
     }
 }
 

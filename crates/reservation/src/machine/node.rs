@@ -59,8 +59,8 @@ pub(super) struct Interface {
     pub(super) admission: AdmissionControl,
     pub(super) errors: Budget,
     pub(super) confirmations: Budget,
-    /// Errors that come by it and that applications are told.
-    pub(super) told_errors: Budget,
+    /// Errors that come by it and of which applications get a notice.
+    pub(super) error_notices: Budget,
     pub(super) free_handles: BTreeSet<u16>,
     last_handle: u16,
 }
@@ -178,7 +178,7 @@ impl<R: Routes> Machine<R> {
             admission,
             errors: Budget::default(),
             confirmations: Budget::default(),
-            told_errors: Budget::default(),
+            error_notices: Budget::default(),
             free_handles: BTreeSet::new(),
             last_handle: 0,
         };

@@ -354,11 +354,11 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::ResvTear(tear), &[], None);
     }
 
-    /// Whether an application is told an error that came by this interface: a neighbour must not
+    /// Whether an application gets a notice of an error that came by this interface: a neighbour must not
     /// fill what applications have not read.
-    fn may_tell_error(&mut self, now: Time, drawn_by: InterfaceId) -> bool {
+    fn may_notify_error(&mut self, now: Time, drawn_by: InterfaceId) -> bool {
         let drawing = self.interfaces.get_mut(&drawn_by);
-        drawing.is_none_or(|known| known.told_errors.take(now))
+        drawing.is_none_or(|known| known.error_notices.take(now))
     }
 
     /// Sends ResvErr to a next hop, or an event to an application; `drawn_by` is the interface by
@@ -373,7 +373,7 @@ impl<R: Routes> Machine<R> {
         error: ErrorSpec,
     ) {
         if next.0 == InterfaceId::LOCAL {
-            if !self.may_tell_error(now, drawn_by) {
+            if !self.may_notify_error(now, drawn_by) {
                 return;
             }
             self.events.push_back(Event::ResvError { session: *session, flow, error });
@@ -428,7 +428,7 @@ impl<R: Routes> Machine<R> {
         body: PathErr,
     ) {
         if previous.0 == InterfaceId::LOCAL {
-            if !self.may_tell_error(now, drawn_by) {
+            if !self.may_notify_error(now, drawn_by) {
                 return;
             }
             let PathErr { session, sender, error, .. } = body;

@@ -375,8 +375,8 @@ fn a_status_of_many_sessions_lists_the_first_and_stays_small() {
     assert!(few.iter().map(|session| session.paths.len()).sum::<usize>() <= 10);
 }
 
-/// Of each kind of error, how often the applications of a node were told.
-fn told(world: &World, node: usize) -> [usize; 2] {
+/// Of each kind of error, how many notices the applications of a node got.
+fn notified(world: &World, node: usize) -> [usize; 2] {
     let count = |is_counted: fn(&Event) -> bool| {
         world.events.iter().filter(|(_, at, event)| *at == node && is_counted(event)).count()
     };
@@ -410,8 +410,8 @@ fn errors_that_a_neighbour_draws_are_told_to_applications_at_a_rate() {
         }
     };
     flood(&mut world);
-    assert_eq!((told(&world, 0)[0], told(&world, 3)[1]), (200, 200), "at once");
+    assert_eq!((notified(&world, 0)[0], notified(&world, 3)[1]), (200, 200), "at once");
     world.run_for(Duration::from_secs(2));
     flood(&mut world);
-    assert_eq!((told(&world, 0)[0], told(&world, 3)[1]), (400, 400), "100 a second");
+    assert_eq!((notified(&world, 0)[0], notified(&world, 3)[1]), (400, 400), "100 a second");
 }
