@@ -3,7 +3,7 @@
  * The headers of this folder, compiled for the host and driven by vectors: a row on standard input
  * (numbers in fixed point behind a letter) gives a row of results, numbers in fixed point.
  *
- *   P  parameters, 21 numbers
+ *   P  parameters, 22 numbers
  *   L  current, maximum, p'/p (all bits: no loss), alpha, mode
  *      -> T_3, probability, decrease, mode, target, stepped alpha, immediate alpha
  *   K  base, n -> base to the power of n

@@ -16,9 +16,6 @@ char _license[] SEC("license") = "GPL";
 /* Written before the program is loaded, constant from then on. */
 const volatile struct pert_parameters given SEC(".rodata.parameters");
 
-/* From this window on, in packets, the next packet comes before the receiver's timer for an ACK ends. */
-#define LONE_PACKET_WINDOW 8
-
 /* What one socket's PERT remembers. */
 struct pert_socket {
 	struct pert_flow flow;
@@ -27,7 +24,6 @@ struct pert_socket {
 	u32 written_ssthresh;	/* so that what the kernel writes itself is noticed */
 	u32 delivered;		/* packets delivered by the last ACK */
 	u32 rtt_sample;		/* us; of the ACK at hand, 0 where there is none */
-	u32 last_sample;	/* us; as the kernel gave it */
 	u32 responded_until;	/* the first sequence number not yet sent at the last response */
 	u32 timeouts;
 	u8 ca_state;		/* TCP_CA_* */
@@ -153,28 +149,16 @@ SEC("struct_ops")
 void BPF_PROG(pert_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct pert_socket *pert = state_of(sk);
-	u32 rtt = sample->rtt_us > 0 ? sample->rtt_us : 0;
-	u32 largest, known;
 
 	if (!pert)
 		return;
+	pert->rtt_sample = sample->rtt_us > 0 ? sample->rtt_us : 0;
 	/*
 	 * An ACK that ends a recovery covers packets, too, that had arrived before it and that no SACK had
 	 * told of: their samples are a round trip too long.
 	 */
-	if (pert->ca_state >= TCP_CA_RECOVERY)
-		rtt = 0;
-	/*
-	 * The largest round trip is kept for ever, so two samples on end must tell of it. In a small window
-	 * a single packet can have waited for the receiver's timer of 40 ms: it tells of none.
-	 */
-	known = pert->flow.max_rtt;
-	largest = known ? pert_max(pert->last_sample, known) : rtt;
-	if (rtt && (sample->pkts_acked > 1 || pert->written_cwnd >= LONE_PACKET_WINDOW))
-		pert->last_sample = rtt;
-	else
-		largest = known ? known : rtt;
-	pert->rtt_sample = pert_min(rtt, largest);
+	if (parameters()->confirmed && pert->ca_state >= TCP_CA_RECOVERY)
+		pert->rtt_sample = 0;
 }
 
 /* A loss episode begins: by duplicate ACKs, a timeout or a congestion mark. */
@@ -300,10 +284,10 @@ static void print_parameters(struct seq_file *seq)
 	BPF_SEQ_PRINTF(seq, "parameters %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu",
 		       p->srtt_weight, p->maxq_floor, p->t_min, p->t_max, p->p_max, p->t3_share,
 		       p->alpha_initial, p->alpha_minimum, p->alpha_maximum, p->high_speed_step);
-	BPF_SEQ_PRINTF(seq, " %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
+	BPF_SEQ_PRINTF(seq, " %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu\n",
 		       p->safe_factor, p->compete_step, p->compete_from, p->compete_full, p->ramp_pole,
 		       p->alpha_period, p->immediate, p->as_reno, p->window_floor,
-		       p->per_packet, p->pacing_gain);
+		       p->per_packet, p->confirmed, p->pacing_gain);
 }
 
 /* A line a socket, then one with the parameters: what a reader of the pinned file sees. */

@@ -10,6 +10,9 @@
 
 #include "pert_competition.h"
 
+/* From this window on, in packets, the next packet comes before the receiver's timer for an ACK ends. */
+#define PERT_LONE_PACKET_WINDOW 8ull
+
 struct pert_flow {
 	u64 cwnd;		/* packets */
 	u64 ssthresh;		/* packets */
@@ -18,6 +21,7 @@ struct pert_flow {
 	u64 next_step;		/* us; when alpha may take its next step */
 	u32 min_rtt;		/* us; 0 before the first sample */
 	u32 max_rtt;		/* us */
+	u32 last_rtt;		/* us; the last sample that may tell of a new largest one */
 	u32 mode;		/* in force */
 	u32 observed_mode;	/* of the last ACK */
 	u64 observed;		/* whole packets on end that were acknowledged in it */
@@ -67,15 +71,39 @@ static inline u32 pert_counted(const struct pert_parameters *p, u32 packets)
 	return p->per_packet ? pert_min(packets, 0xffff) : 1;
 }
 
-static inline void pert_measure(struct pert_flow *flow, const struct pert_parameters *p,
-				const struct pert_ack *ack)
+/*
+ * The ACK's round trip, 0 where none counts. The largest is kept for ever, so that with `confirmed` two on
+ * end must tell of it.
+ */
+static inline u32 pert_sample(struct pert_flow *flow, const struct pert_parameters *p,
+			      const struct pert_ack *ack)
 {
 	u32 rtt = pert_min(ack->rtt, PERT_MAX_RTT_US);
+	u32 largest = flow->max_rtt;
+
+	if (p->confirmed && ack->in_recovery)
+		return 0;
+	if (!p->confirmed || !rtt || !flow->min_rtt)
+		return rtt;
+	/* In a small window a lone packet can have waited for the receiver's timer. */
+	if (ack->packets > 1 || flow->cwnd >= PERT_LONE_PACKET_WINDOW << PACKET_BITS) {
+		largest = pert_max(largest, flow->last_rtt);
+		flow->last_rtt = rtt;
+	}
+	return pert_min(rtt, largest);
+}
+
+/* Returns the round trip that counted. */
+static inline u32 pert_measure(struct pert_flow *flow, const struct pert_parameters *p,
+			       const struct pert_ack *ack)
+{
+	u32 rtt = pert_sample(flow, p, ack);
 	u64 sample = (u64)rtt << DELAY_BITS;
 
 	if (rtt && !flow->min_rtt) {
 		flow->min_rtt = rtt;
 		flow->max_rtt = rtt;
+		flow->last_rtt = rtt;
 		flow->srtt = sample;
 	} else if (rtt) {
 		u32 times = pert_counted(p, ack->packets);
@@ -87,6 +115,7 @@ static inline void pert_measure(struct pert_flow *flow, const struct pert_parame
 	}
 	pert_intervals_on_packets(&flow->losses, ack->packets);
 	pert_intervals_on_packets(&flow->responses, ack->packets);
+	return rtt;
 }
 
 /* Finds the mode in force and lets alpha follow. */
@@ -119,9 +148,9 @@ static inline void pert_adapt(struct pert_flow *flow, const struct pert_paramete
 
 /* Becomes Reno where early responses do not shorten the queue, and tries them again later. */
 static inline void pert_be_reno_or_not(struct pert_flow *flow, const struct pert_parameters *p,
-				       const struct pert_ack *ack, struct pert_queueing q)
+				       const struct pert_ack *ack, u32 rtt,
+				       struct pert_queueing q)
 {
-	u32 rtt = pert_min(ack->rtt, PERT_MAX_RTT_US);
 	int has_lost = flow->losses.known > 0;
 	int full;
 
@@ -168,14 +197,14 @@ static inline int pert_on_ack(struct pert_flow *flow, const struct pert_paramete
 			      const struct pert_ack *ack)
 {
 	struct pert_queueing q;
+	u32 rtt = pert_measure(flow, p, ack);
 
-	pert_measure(flow, p, ack);
 	if (ack->in_recovery || !ack->packets)
 		return 0;
 	q = pert_queueing_of(flow, p);
 	if (flow->min_rtt) {
 		pert_adapt(flow, p, ack, q);
-		pert_be_reno_or_not(flow, p, ack, q);
+		pert_be_reno_or_not(flow, p, ack, rtt, q);
 	}
 	if (flow->cwnd < flow->ssthresh) {
 		if (ack->may_grow)

@@ -54,6 +54,7 @@ struct pert_parameters {
 	u64 as_reno;		/* 1: Reno while responses do not shorten the queue; 0: alpha alone */
 	u64 window_floor;	/* packets */
 	u64 per_packet;		/* 1: an ACK of n packets counts as n ACKs; 0: as one */
+	u64 confirmed;		/* 1: a round trip counts where the queue can have made it; 0: each */
 	u64 pacing_gain;	/* of window / round trip, as packets; 0: no pacing */
 };
 

@@ -20,9 +20,14 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// The variant `reference`, counted by packets, paced at one window per round trip.
+    /// The variant `reference`, counted by packets, with confirmed samples, paced at one window per
+    /// round trip.
     fn default() -> Self {
-        let pert = PertParameters { counting: AckCounting::Packets, ..PertParameters::reference() };
+        let pert = PertParameters {
+            counting: AckCounting::Packets,
+            confirmed: true,
+            ..PertParameters::reference()
+        };
         Self { pert, pacing_gain: 1.0 }
     }
 }
@@ -79,6 +84,7 @@ const ORDER: [(&str, Scale); Settings::COUNT - 1] = [
     ("compete", Scale::Own),
     ("window-floor", Scale::Packet),
     ("counting", Scale::Own),
+    ("samples", Scale::Own),
 ];
 
 /// The only setting that PERT elsewhere does not have, and its maximum.
@@ -93,7 +99,7 @@ fn in_order() -> impl Iterator<Item = (&'static Parameter<PertParameters>, Scale
 
 impl Settings {
     /// Number of values that the BPF program reads.
-    pub(crate) const COUNT: usize = 21;
+    pub(crate) const COUNT: usize = 22;
 
     /// The defaults, changed by assignments `name=value`: PERT's parameters
     /// ([`PertParameters`]), and `pacing-gain`. `variant=thesis` is applied first, at any position.
@@ -103,8 +109,8 @@ impl Settings {
     /// Names the parameter that is unknown or out of its range.
     pub fn parse<'a>(assignments: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingError> {
         let mut pacing_gain = Self::default().pacing_gain;
-        // In every variant: one ACK often covers many packets here.
-        let mut law = vec![("counting", "packets")];
+        // In every variant: one ACK often covers many packets here, and receivers delay ACKs.
+        let mut law = vec![("counting", "packets"), ("samples", "confirmed")];
         for assignment in assignments {
             let (name, value) = assignment.split_once('=').ok_or_else(|| {
                 SettingError(format!("`{assignment}` is no setting: write t-max=\"20 ms\""))

@@ -230,7 +230,8 @@ mod tests {
     fn the_kernels_pert_paces_and_counts_packets() {
         let linux = with("congestion = \"pert\"");
         assert_eq!(tcp(&linux).pacing, PacingKind::Window);
-        assert!(linux.canonical().contains(r#"{"kind":"pert","counting":"packets"}"#));
+        let written = r#"{"kind":"pert","counting":"packets","samples":"confirmed"}"#;
+        assert!(linux.canonical().contains(written));
         let given = with("congestion = \"pert\", pacing = \"off\"");
         assert_eq!(tcp(&given).pacing, PacingKind::Off);
         assert_eq!(tcp(&with("congestion = \"cubic\"")).pacing, PacingKind::Off);

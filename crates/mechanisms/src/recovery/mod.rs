@@ -401,6 +401,9 @@ impl LossRecovery {
                 rack.undo_loss(packet);
             }
         });
+        if let Some(rack) = rack {
+            rack.relist();
+        }
         self.no_episode_below = self.board.first();
         self.retransmit_first = false;
     }

@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Duration, Time};
 
+/// In the log: a transmission that is not the latest one of a packet in flight.
+const NO_PACKET: u64 = u64::MAX;
+
 /// The latest transmission of an outstanding packet.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
@@ -199,12 +202,25 @@ impl Rack {
         self.probe = None;
     }
 
-    /// `packet` was not lost.
+    /// `packet` was not lost; [`relist`](Self::relist) follows the last one.
     pub(super) fn undo_loss(&mut self, packet: u64) {
         let index = packet.checked_sub(self.first).map(|index| index as usize);
         if let Some(sent) = index.and_then(|index| self.sent.get_mut(index)) {
             sent.in_flight = true;
         }
+    }
+
+    /// Puts what is in flight again back into the log: the transmissions of what was lost have been
+    /// forgotten, and without them the same packets could never be found lost.
+    pub(super) fn relist(&mut self) {
+        let end = self.log_start + self.log.len() as u64;
+        let in_flight = || (self.first..).zip(&self.sent).filter(|(_, sent)| sent.in_flight);
+        let start = in_flight().map(|(_, sent)| sent.index).min().unwrap_or(end);
+        let mut log = VecDeque::from(vec![NO_PACKET; (end - start) as usize]);
+        for (packet, sent) in in_flight() {
+            log[(sent.index - start) as usize] = packet;
+        }
+        (self.log, self.log_start) = (log, start);
     }
 
     /// When losses must be looked for again (the reordering timer).

@@ -223,6 +223,8 @@ impl Scoreboard {
     /// What was found lost was not: each such packet counts as in flight again; `each` is called with
     /// its number.
     pub fn undo_losses(&mut self, mut each: impl FnMut(u64)) {
+        // What is lost after all is found by the next acknowledgement.
+        self.lost_below = self.first;
         for (packet, flags) in (self.first..).zip(&mut self.flags) {
             if *flags & (LOST | SACKED) == LOST {
                 *flags &= !LOST;

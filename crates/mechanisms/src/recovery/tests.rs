@@ -298,6 +298,39 @@ fn a_timeout_by_time_leaves_what_was_sent_within_a_round_trip_and_what_has_arriv
     assert_eq!(again, [1, 2].map(NextPacket::Again));
 }
 
+/// Of ten packets the first arrives late, the next four are lost, and the timeout between was
+/// spurious: which packets are sent again.
+fn sent_again_after_a_spurious_timeout(style: RecoveryStyle) -> Vec<NextPacket> {
+    let mut recovery = LossRecovery::new(style, true);
+    recovery.on_handshake(Duration::from_millis(100));
+    for packet in 0..10 {
+        recovery.on_sent(at(packet), NextPacket::New);
+    }
+    recovery.on_timeout(at(1_000));
+    assert_eq!(recovery.next_packet(1, false), Some(NextPacket::Again(0)));
+    recovery.on_sent(at(1_000), NextPacket::Again(0));
+    recovery.on_ack(at(1_200), 1, &[]);
+    recovery.undo_timeout();
+    assert_eq!(recovery.in_flight(), 9, "{style:?}: all that was lost is in flight again");
+    for packet in 6..10 {
+        recovery.on_ack(at(1_200 + packet), 1, &[block(5, packet)]);
+    }
+    let mut again = Vec::new();
+    while let Some(packet) = recovery.next_packet(20, false) {
+        recovery.on_sent(at(1_210), packet);
+        again.push(packet);
+    }
+    again
+}
+
+#[test]
+fn what_was_lost_before_a_spurious_timeout_is_found_after_it_is_undone() {
+    for style in [RecoveryStyle::Sack, RecoveryStyle::Rack] {
+        let again = sent_again_after_a_spurious_timeout(style);
+        assert_eq!(again, [1, 2, 3, 4].map(NextPacket::Again), "{style:?}");
+    }
+}
+
 /// A path that delivers each packet at a time of its own, or never.
 #[derive(Default)]
 struct Path {

@@ -163,11 +163,15 @@ impl TcpProfile {
     pub fn congestion_parameters(self, kind: &str) -> &'static [(&'static str, &'static str)] {
         const ACKS: (&str, &str) = ("counting", "acks");
         const PACKETS: (&str, &str) = ("counting", "packets");
+        const ALL: (&str, &str) = ("samples", "all");
+        const CONFIRMED: (&str, &str) = ("samples", "confirmed");
         match (self, kind) {
             (Self::Ns2, "cubic") => &[("variant", "rfc9438")],
-            (Self::Ns2, "reno" | "newreno" | "pert") => &[ACKS],
+            (Self::Ns2, "reno" | "newreno") => &[ACKS],
+            (Self::Ns2, "pert") => &[ACKS, ALL],
             (Self::Linux, "cubic") => &[("variant", "linux")],
-            (Self::Linux, "reno" | "newreno" | "pert") => &[PACKETS],
+            (Self::Linux, "reno" | "newreno") => &[PACKETS],
+            (Self::Linux, "pert") => &[PACKETS, CONFIRMED],
             _ => &[],
         }
     }

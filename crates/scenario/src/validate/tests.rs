@@ -494,8 +494,10 @@ fn a_controller_is_written_back_with_what_differs_from_its_defaults() {
     assert_eq!(with("\"pert\""), with("{ kind = \"pert\", variant = \"reference\" }"));
     assert!(with("\"vegas\"").contains("\"congestion\":\"vegas\""));
     let thesis = with("{ kind = \"pert\", p-max = 0.1, variant = \"thesis\" }");
-    let written =
-        r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1,"counting":"packets"}"#;
+    let written = concat!(
+        r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1,"#,
+        r#""counting":"packets","samples":"confirmed"}"#
+    );
     assert!(thesis.contains(written), "{thesis}");
 }
 

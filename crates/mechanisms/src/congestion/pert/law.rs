@@ -13,6 +13,9 @@ pub struct PertParameters {
     /// How often an ACK of several packets counts: in slow start, in PERT's own SRTT, and in the draws
     /// for an early response; once, as Reno's (P).
     pub counting: AckCounting,
+    /// True if a round trip counts only where the queue can have made it ([`Pert`](super::Pert); D); false
+    /// if each does (T, P).
+    pub confirmed: bool,
     /// Weight of the old value in PERT's own SRTT, 0 to 1: 0.99 (P).
     pub srtt_weight: f64,
     /// Minimum of the maximum queueing delay: 10 ms (P).
@@ -68,6 +71,7 @@ impl PertParameters {
     pub fn reference() -> Self {
         Self {
             counting: AckCounting::Acks,
+            confirmed: false,
             srtt_weight: 0.99,
             maxq_floor: Duration::from_millis(10),
             t_min: Duration::from_millis(5),

@@ -25,13 +25,15 @@ pub use law::{Mode, PertParameters, Queueing};
 struct Path {
     minimum: Duration,
     maximum: Duration,
+    /// The last sample that may tell of a new maximum.
+    last: Duration,
     /// In nanoseconds; fractional, so that rounding does not lose the last hundredth.
     smoothed: f64,
 }
 
 impl Path {
     fn first(rtt: Duration) -> Self {
-        Self { minimum: rtt, maximum: rtt, smoothed: rtt.as_nanos() as f64 }
+        Self { minimum: rtt, maximum: rtt, last: rtt, smoothed: rtt.as_nanos() as f64 }
     }
 
     /// `weight` of the old value, 0 to 1.
@@ -95,6 +97,8 @@ pub struct Pert {
 impl Pert {
     /// Reno's: one half. Also the decrease before the first RTT sample (D).
     const RENO_DECREASE: f64 = 0.5;
+    /// From this window on, in packets, the next packet comes before a receiver's timer for an ACK ends.
+    const LONE_PACKET_WINDOW: f64 = 8.0;
     /// Reno's additive increase, in packets per round trip.
     const RENO_INCREASE: f64 = 1.0;
 
@@ -160,8 +164,30 @@ impl Pert {
         }
     }
 
-    fn measure(&mut self, ack: &Ack) {
-        if let Some(rtt) = ack.rtt {
+    /// The ACK's round trip, if it counts. The largest is kept for ever, so that with
+    /// `samples = "confirmed"` two on end must tell of it. An ACK that ends an episode covers packets, too,
+    /// that had arrived before it and that no SACK had told of: it counts for nothing.
+    fn sample(&mut self, ack: &Ack) -> Option<Duration> {
+        let rtt = ack.rtt?;
+        if !self.parameters.confirmed {
+            return Some(rtt);
+        }
+        if ack.in_recovery {
+            return None;
+        }
+        let Some(path) = &mut self.path else { return Some(rtt) };
+        let is_lone = ack.packets <= 1.0 && self.cwnd < Self::LONE_PACKET_WINDOW;
+        let largest = if is_lone { path.maximum } else { path.maximum.max(path.last) };
+        if !is_lone {
+            path.last = rtt;
+        }
+        Some(rtt.min(largest))
+    }
+
+    /// Returns the round trip that counted.
+    fn measure(&mut self, ack: &Ack) -> Option<Duration> {
+        let sample = self.sample(ack);
+        if let Some(rtt) = sample {
             let weight = self.left(self.parameters.srtt_weight, ack);
             match &mut self.path {
                 Some(path) => path.on_sample(rtt, weight),
@@ -170,6 +196,7 @@ impl Pert {
         }
         self.losses.on_packets(ack.packets);
         self.responses.on_packets(ack.packets);
+        sample
     }
 
     /// Determines the current mode and updates alpha.
@@ -198,8 +225,8 @@ impl Pert {
     }
 
     /// Becomes Reno where early responses do not shorten the queue, and tries them again later.
-    fn compete(&mut self, ack: &Ack, queueing: Queueing) {
-        let (Some(rtt), Some(path)) = (ack.rtt, self.path) else { return };
+    fn compete(&mut self, ack: &Ack, sample: Option<Duration>, queueing: Queueing) {
+        let (Some(rtt), Some(path)) = (sample, self.path) else { return };
         if !self.parameters.as_reno {
             return;
         }
@@ -271,14 +298,14 @@ impl Registered for Pert {
 
 impl CongestionControl for Pert {
     fn on_ack(&mut self, ack: &Ack) {
-        self.measure(ack);
+        let sample = self.measure(ack);
         if ack.in_recovery || ack.packets <= 0.0 {
             return;
         }
         let queueing = self.queueing();
         if let Some(queueing) = queueing {
             self.adapt(ack, queueing);
-            self.compete(ack, queueing);
+            self.compete(ack, sample, queueing);
         }
         if self.cwnd < self.ssthresh {
             if !ack.window_limited {

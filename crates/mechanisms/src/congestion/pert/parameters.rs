@@ -179,6 +179,24 @@ impl Parameters for PertParameters {
                 set: |all, place| all.counting = AckCounting::at(place),
             },
         },
+        Parameter {
+            name: "samples",
+            doc: "Which round trips count. In the kernel, and with the profile `linux`, `confirmed` by \
+                  default.",
+            field: Field::Choice {
+                words: &[
+                    ("all", "Each (the thesis)."),
+                    (
+                        "confirmed",
+                        "None while losses are repaired; one that is larger than all before only if the \
+                         next is, too; a lone packet's in a window of less than 8, which may have waited \
+                         for a receiver's timer, as at most the largest (ours).",
+                    ),
+                ],
+                get: |all| usize::from(all.confirmed),
+                set: |all, place| all.confirmed = place == 1,
+            },
+        },
     ];
     const VARIANTS: &'static [Variant<Self>] = &[
         Variant {

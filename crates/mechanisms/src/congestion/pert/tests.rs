@@ -17,7 +17,8 @@ fn pert(window: f64, parameters: PertParameters) -> Pert {
 fn pert_at(queue: Duration, window: f64, parameters: PertParameters) -> Pert {
     let mut pert = pert(window, parameters);
     let smoothed = (millis(100) + queue).as_nanos() as f64;
-    pert.path = Some(Path { minimum: millis(100), maximum: millis(200), smoothed });
+    pert.path =
+        Some(Path { minimum: millis(100), maximum: millis(200), last: millis(200), smoothed });
     pert
 }
 
@@ -291,8 +292,12 @@ impl Beside {
     fn new(compete: bool) -> Self {
         let parameters = PertParameters { as_reno: compete, ..PertParameters::default() };
         let mut pert = pert(60.0, parameters);
-        pert.path =
-            Some(Path { minimum: millis(100), maximum: millis(200), smoothed: 190.0 * 1e6 });
+        pert.path = Some(Path {
+            minimum: millis(100),
+            maximum: millis(200),
+            last: millis(200),
+            smoothed: 190.0 * 1e6,
+        });
         pert.on_any_loss();
         pert.cwnd = 60.0;
         pert.ssthresh = 60.0;
