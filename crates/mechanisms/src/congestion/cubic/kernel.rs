@@ -74,6 +74,11 @@ impl Kernel {
         }
     }
 
+    /// The minimum RTT since the last timeout (`delay_min`).
+    pub(super) fn least_rtt(&self) -> Option<Duration> {
+        self.least_rtt
+    }
+
     /// The epoch is over: the counts are reset.
     pub(super) fn on_reduction(&mut self) {
         self.seen_loss = true;

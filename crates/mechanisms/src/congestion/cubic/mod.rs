@@ -21,8 +21,8 @@ pub enum Growth {
     /// RFC 9438, section 4: in fractions of a packet, bounded by one and a half windows.
     Rfc9438,
     /// The same as Linux 6 has it (`bictcp_update`): W_est keeps its increase beyond the window
-    /// before the last reduction, and before the first loss the window grows by at least 5 % a round
-    /// trip.
+    /// before the last reduction, before the first loss the window grows by at least 5 % a round
+    /// trip, and the curve is looked up the least RTT ahead, not the smoothed one.
     Linux6,
     /// Linux 2.6.22 (CUBIC 2.1): in whole packets, by a count of ACKs.
     Linux26,
@@ -287,7 +287,11 @@ impl Cubic {
         if epoch.plateau + epoch.offset(elapsed, c) < epoch.reno {
             self.cwnd = self.cwnd.max(epoch.reno);
         } else {
-            let target = (epoch.plateau + epoch.offset(elapsed + ack.srtt, c))
+            let ahead = match growth {
+                Growth::Linux6 => self.kernel.least_rtt().unwrap_or(ack.srtt),
+                Growth::Rfc9438 | Growth::Linux26 => ack.srtt,
+            };
+            let target = (epoch.plateau + epoch.offset(elapsed + ahead, c))
                 .clamp(self.cwnd, self.cwnd * Self::STEEPEST);
             self.cwnd = (self.cwnd + ack.packets * (target - self.cwnd) / self.cwnd).min(target);
         }

@@ -90,6 +90,29 @@ fn under_linux_the_window_grows_by_a_twentieth_a_round_trip_until_the_first_loss
     assert!(after(CubicParameters::default(), false) < 112.0);
 }
 
+/// The window 9 s after a loss at 1,000 packets, if all but the first round trip of 40 ms take 500 ms.
+fn after_a_loss_with_a_long_queue(parameters: CubicParameters) -> f64 {
+    let mut cubic = Cubic::new(start_with(1000.0), parameters);
+    run(&mut cubic, 0.0, 0.001, 0.04);
+    cubic.on_loss(&loss(1, 2));
+    run(&mut cubic, 0.001, 6.0, 0.5);
+    packets(&cubic)
+}
+
+#[test]
+fn linux_looks_ahead_by_the_least_round_trip_and_the_rfc_by_the_smoothed_one() {
+    // Before the plateau at K = 9.086 s the curve is looked up at 6.04 and at 6.5 s; the window
+    // follows it a round trip later.
+    let linux = CubicParameters { hystart: false, ..CubicParameters::linux() };
+    let at = |seconds: f64| 1000.0 + 0.4 * (seconds - 9.086_f64).powi(3);
+    let (linux, rfc) = (
+        after_a_loss_with_a_long_queue(linux),
+        after_a_loss_with_a_long_queue(CubicParameters::default()),
+    );
+    assert!((linux - at(5.6)).abs() < 4.0, "{linux} is not about {}", at(5.6));
+    assert!((rfc - at(6.0)).abs() < 4.0, "{rfc} is not about {}", at(6.0));
+}
+
 #[test]
 fn a_second_loss_below_the_maximum_aims_lower() {
     let mut cubic = Cubic::new(start_with(100.0), CubicParameters::default());
