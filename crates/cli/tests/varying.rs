@@ -10,7 +10,7 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use common::Place;
-use emulated::{assert_carried, can_emulate, counts, numbers, table};
+use emulated::{assert_carried, can_emulate, counts, numbers, table, texts};
 
 /// UDP at 6 Mbit/s and nothing else.
 const CONSTANT_LOAD: &str = r#"
@@ -278,6 +278,63 @@ fn the_example_of_a_cellular_link_runs_on_its_generated_traces() {
     let delays = numbers(&table(&place, "out", "messages"), "delay_s");
     assert!(delays.len() > 850 && delays.iter().all(|delay| *delay >= 0.022), "{}", delays.len());
     place.run(&["show", "out", "--output", "page.html"]).succeeds();
+}
+
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/networks").join(name);
+    path.to_str().expect("a path").to_owned()
+}
+
+#[test]
+fn the_examples_of_networks_give_downloads_what_they_gave_with_real_packets() {
+    // Mbit/s, as `examples/networks/compare` measured with Linux's TCP.
+    for (name, emulated) in [("5g", 99.3), ("mahimahi", 9.26), ("outage", 8.05)] {
+        let place = Place::new(&format!("networks-{name}"), "");
+        place.run(&["simulate", &example(&format!("{name}.toml")), "--out", "out"]).succeeds();
+        let goodput = numbers(&table(&place, "out", "flows"), "goodput_bps");
+        let simulated = goodput.iter().copied().fold(0.0, f64::max) / 1e6;
+        assert!((simulated / emulated - 1.0).abs() < 0.03, "{name}: {simulated} and {emulated}");
+    }
+}
+
+/// The longest time for which nothing of a flow was delivered from its first byte on, in seconds.
+fn longest_gap(samples: &RecordBatch, flow: &str) -> f64 {
+    let (times, values) = (numbers(samples, "time_s"), numbers(samples, "value"));
+    let (subjects, quantities) = (texts(samples, "subject"), texts(samples, "quantity"));
+    let (mut last, mut since, mut gap) = (0.0, None, 0.0_f64);
+    for (place, value) in values.iter().enumerate() {
+        if subjects[place] == flow && quantities[place] == "delivered_bytes" && *value > last {
+            gap = gap.max(since.map_or(0.0, |since| times[place] - since));
+            (last, since) = (*value, Some(times[place]));
+        }
+    }
+    let end = times.last().copied().unwrap_or_default();
+    since.map_or(f64::INFINITY, |since| gap.max(end - since))
+}
+
+#[test]
+fn after_an_outage_tcp_goes_on_at_once_in_both_worlds() {
+    for world in ["simulate", "emulate"] {
+        if world == "emulate" && !can_emulate() {
+            return;
+        }
+        let place = Place::new(&format!("outage-{world}"), "");
+        let shortened = [
+            "duration=\"12 s\"",
+            "flows.download.start=\"1 s\"",
+            "topology.bottleneck.outages=[{ at = \"5 s\", for = \"2 s\" }]",
+        ];
+        let path = example("outage.toml");
+        let mut arguments = vec![world, &path, "--out", "out"];
+        shortened.iter().for_each(|change| arguments.extend(["--set", change]));
+        place.run(&arguments).succeeds();
+        let samples = table(&place, "out", "samples");
+        for flow in ["live.0", "download.0"] {
+            // Packets wait in the queue until the outage ends, and then come all at once.
+            let gap = longest_gap(&samples, flow);
+            assert!((1.9..3.5).contains(&gap), "{world}, {flow}: {gap} s");
+        }
+    }
 }
 
 #[test]

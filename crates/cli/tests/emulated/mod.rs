@@ -7,8 +7,8 @@ use std::fs::File;
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, UInt64Type};
-use arrow_array::{Array, RecordBatch, RecordBatchReader};
+use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch, RecordBatchReader, StringArray};
 use arrow_select::concat::concat_batches;
 use ontempo_testing::{record_skip, require_programs, require_root};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -75,6 +75,13 @@ pub(crate) fn counts(batch: &RecordBatch, name: &str) -> Vec<u64> {
 pub(crate) fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
     let column = batch.column_by_name(name).expect("a column");
     column.as_primitive::<Float64Type>().values().to_vec()
+}
+
+/// A column of names.
+pub(crate) fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
+    let column = batch.column_by_name(name).expect("a column").as_dictionary::<Int32Type>();
+    let column = column.downcast_dict::<StringArray>().expect("texts");
+    column.into_iter().map(|text| text.unwrap_or_default().to_owned()).collect()
 }
 
 /// Checks that the packets of 1,000 bytes in the table `packets` began their transmissions, on a link
