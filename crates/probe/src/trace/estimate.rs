@@ -235,7 +235,7 @@ impl Recording {
             fate.waited * 2.0 > longest[second] || fate.ahead * 2.0 > largest[second]
         };
         let (mut deep, mut shallow) = (Tally::default(), Tally::default());
-        for fate in &fates {
+        for fate in fates.iter().flatten() {
             if is_deep(fate) { deep.add(fate) } else { shallow.add(fate) }
         }
         let more = deep.share() - shallow.share();
@@ -243,14 +243,16 @@ impl Recording {
         let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
         let mut tallies = vec![Tally::default(); count.div_ceil(span)];
         let last = tallies.len() - 1;
-        for fate in fates.iter().filter(|fate| !(overflows && is_deep(fate))) {
+        let counted = |fate: &&Fate| !(overflows && is_deep(fate));
+        for fate in fates.iter().flatten().filter(counted) {
             tallies[(place_of(fate.left, window, count) / span).min(last)].add(fate);
         }
         (0..count).map(|place| tallies[place / span].share()).collect()
     }
 
-    /// What became of each packet up to the last that arrived.
-    fn fates(&self, arrivals: &[Arrival]) -> Vec<Fate> {
+    /// What became of each packet up to the last that arrived; none is missing. (A copy without
+    /// `Option` would be as large again.)
+    fn fates(&self, arrivals: &[Arrival]) -> Vec<Option<Fate>> {
         let Some(last) = arrivals.iter().map(|arrival| arrival.number).max() else {
             return Vec::new();
         };
@@ -281,8 +283,7 @@ impl Recording {
             fates[number - lost_since..number].fill(Some(lost));
             (before, lost_since) = (Some(fate), 0);
         }
-        // The last arrived: none is missing.
-        fates.into_iter().flatten().collect()
+        fates
     }
 }
 
@@ -321,10 +322,11 @@ fn second_of(left: i64) -> usize {
 }
 
 /// The largest value of the packets of each second and those beside it.
-fn most_by_second(fates: &[Fate], value: impl Fn(&Fate) -> f64) -> Vec<f64> {
-    let seconds = fates.iter().map(|fate| second_of(fate.left)).max().unwrap_or(0) + 1;
+fn most_by_second(fates: &[Option<Fate>], value: impl Fn(&Fate) -> f64) -> Vec<f64> {
+    let fates = || fates.iter().flatten();
+    let seconds = fates().map(|fate| second_of(fate.left)).max().unwrap_or(0) + 1;
     let mut most = vec![0.0_f64; seconds];
-    for fate in fates {
+    for fate in fates() {
         let second = &mut most[second_of(fate.left)];
         *second = value(fate).max(*second);
     }

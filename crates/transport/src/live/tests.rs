@@ -315,6 +315,6 @@ fn what_closed_connections_leave_unread_is_bounded_also_of_flows_that_ended_and_
         })
         .collect();
     let discarded = Err(Some(CloseReason::Done));
-    assert_eq!(got, [Ok(true), discarded.clone(), discarded]);
+    assert_eq!(got, [Ok(true), discarded, discarded]);
     assert!(flows[0].receive().is_ok_and(|end| end.is_none()), "it arrived whole");
 }
