@@ -279,7 +279,7 @@ fn sixteen_senders_that_lie_to_a_probe() {
                 }
                 1 => wire::Message::RequestReport { step, round: number as u16 },
                 _ => {
-                    let (is_urgent, number) = (number % 2 == 0, number as u32);
+                    let (is_urgent, number) = (number.is_multiple_of(2), number as u32);
                     wire::Message::Load(wire::Load { is_urgent, number, stamp, payload })
                 }
             };
