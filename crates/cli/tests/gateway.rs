@@ -578,15 +578,31 @@ fn over_quic_idle_clients_of_one_host_that_take_all_places_do_not_keep_another_h
 }
 
 #[test]
-fn over_quic_thirty_clients_that_come_at_once_are_all_served() {
+fn over_quic_hundreds_of_clients_that_come_at_once_are_all_served() {
     let _alone = many_handshakes();
     let place = Place::new("gateway-burst", "");
     let near_server = Gateway::start(&place, 4_096, &["--server", &returning()]);
     let near_client = Gateway::start(&place, 4_096, &["--to", &near_server.url]);
-    std::thread::scope(|scope| {
-        // As many half-open connections as one host has places for; more wait, and may wait in vain.
-        for _ in 0..30 {
-            scope.spawn(|| exchange(&near_client.local, 10_000));
-        }
+    let local = near_client.local.clone();
+    // Nobody else reads what they say about so many connections.
+    let said = [near_client, near_server].map(|mut gateway| {
+        let out = collect(gateway.out.take().expect("its output"));
+        let errors = collect(gateway.child.0.stderr.take().expect("its errors"));
+        (gateway, out, errors)
     });
+    // More than the half-open connections that one host has places for.
+    for clients in [100, 256] {
+        std::thread::scope(|scope| {
+            for _ in 0..clients {
+                scope.spawn(|| exchange(&local, 10_000));
+            }
+        });
+    }
+    for (gateway, out, errors) in said {
+        common::interrupt(&gateway.child.0);
+        assert_eq!(errors.join().expect("read"), "");
+        let out = out.join().expect("read");
+        let begun = out.lines().filter(|line| line.contains("\"remote\"")).count();
+        assert_eq!(begun, 356, "{out}");
+    }
 }

@@ -1,9 +1,10 @@
-//! What a sender with the token can make `ontempo receive` hold, and anybody `ontempo impair`.
+//! What a sender with the token can make `ontempo receive` hold, and anybody `ontempo impair`
+//! and `ontempo probe --listen`.
 
 mod common;
 
 use std::fs;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,9 @@ use bytes::Bytes;
 use common::{ListeningProgram, Place, peak_memory};
 use ontempo_foundation::Time;
 use ontempo_media::{Kind, Part, Span, Unit};
+use ontempo_probe::wire;
 use ontempo_session::message::{Label, media};
+use ontempo_testing::hostile::Dice;
 use ontempo_transport::live::{Connection, Error, Message, Options, connect};
 use ontempo_transport::{FlowConfig, Reliability, Token, Trust};
 
@@ -180,16 +183,117 @@ fn small_datagrams_in_the_places_of_large_ones() {
 }
 
 #[test]
-fn datagrams_without_payload() {
-    let place = Place::new("memory-empty", &line("64 kbit/s", "20 ms"));
+fn a_flood_of_datagrams_without_payload_leaves_memory_and_room_for_others() {
+    // Each client has a queue of its own, in which 285 of them leave in a second: what the relay may hold
+    // is filled in a moment and stays full.
+    let queue = "queue = { kind = \"fq-codel\", limit = \"1000000 packets\" }";
+    let text = line("64 kbit/s", "1 ms")
+        .replace("delay = \"1 ms\"", &format!("delay = \"1 ms\", {queue}"));
+    let place = Place::new("memory-empty", &text);
     let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let (relay, client) = relay(&place, &server);
+    let (relay, flood) = relay(&place, &server);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 10];
+        while let Ok((size, from)) = server.recv_from(&mut bytes) {
+            let _ = server.send_to(&bytes[..size], from);
+        }
+    });
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.connect(&relay.local).expect("connected");
+    client.set_read_timeout(Some(Duration::from_millis(20))).expect("set");
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(20) {
-        for _ in 0..64 {
-            client.send(&[]).expect("sent");
+    let answers = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while begun.elapsed() < Duration::from_secs(20) {
+                for _ in 0..64 {
+                    flood.send(&[]).expect("sent");
+                }
+            }
+        });
+        sleep(Duration::from_secs(8));
+        let (mut answers, mut asked) = (0, 0);
+        while begun.elapsed() < Duration::from_secs(19) {
+            client.send(b"good").expect("sent");
+            asked += 1;
+            answers += usize::from(client.recv(&mut [0; 10]).is_ok_and(|size| size == 4));
+        }
+        (answers, asked)
+    });
+    let (answers, asked) = answers;
+    let peak = peak_memory(relay.child.0.id());
+    common::interrupt(&relay.child.0);
+    let (events, code) = relay.end();
+    assert_eq!(code, Some(0));
+    let report = events.last().expect("a summary");
+    println!("{answers} of {asked} answered, {peak} bytes: {report}");
+    assert!(
+        report["forward"]["dropped"]["limit"].as_u64() > Some(0),
+        "it was not filled: {report}"
+    );
+    assert!(peak < MAX_MEMORY, "{peak} bytes held");
+    // The system drops those that find the relay's socket full.
+    assert!(3 * answers > asked, "{answers} of {asked} answered beside the flood: {report}");
+}
+
+/// All sessions of `probe --listen`, from four hosts, whose senders say whatever a message can say.
+#[test]
+fn sixteen_senders_that_lie_to_a_probe() {
+    let place = Place::new("memory-probe", "");
+    let receiver = ListeningProgram::start(&place, &["probe", "--listen", "127.0.0.1:0"]);
+    let to: SocketAddr = receiver.local.parse().expect("an address");
+    let mut room = vec![0; 65_535];
+    let mut begin = |session: u64| {
+        let from = SocketAddr::from(([127, 0, 0, 2 + session as u8 / 4], 0));
+        let socket = UdpSocket::bind(from).expect("a socket");
+        socket.connect(to).expect("connected");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+        let mut ask = |message: &wire::Message<'_>| {
+            let mut bytes = Vec::new();
+            wire::write(session, message, &mut bytes);
+            socket.send(&bytes).expect("sent");
+            let size = socket.recv(&mut room).expect("an answer");
+            match wire::read(&room[..size]).expect("an answer").1 {
+                wire::Message::Challenge { cookie, .. } => cookie,
+                wire::Message::Accept { .. } => [0; 16],
+                other => panic!("{other:?}"),
+            }
+        };
+        let cookie = ask(&wire::Message::Hello { stamp: 0 });
+        ask(&wire::Message::Start { stamp: 0, cookie, proof: [0; 16] });
+        socket.set_nonblocking(true).expect("set");
+        socket
+    };
+    let sockets: Vec<UdpSocket> = (0..16).map(&mut begin).collect();
+    let mut dice = Dice::new(1, "lies");
+    let payload = vec![7; 60_000];
+    let begun = Instant::now();
+    let (mut bytes, mut came) = (Vec::new(), 0_u64);
+    while begun.elapsed() < Duration::from_secs(10) {
+        for (session, socket) in sockets.iter().enumerate() {
+            let number = dice.number(came);
+            let payload = &payload[..[0, 10, 1_400, 60_000][dice.below(4) as usize]];
+            let (step, stamp) = (dice.below(3) as u16, dice.any());
+            let message = match dice.below(4) {
+                0 => {
+                    wire::Message::Data(wire::Data { step, number, base_rtt_us: 0, stamp, payload })
+                }
+                1 => wire::Message::RequestReport { step, round: number as u16 },
+                _ => {
+                    let (is_urgent, number) = (number.is_multiple_of(2), number as u32);
+                    wire::Message::Load(wire::Load { is_urgent, number, stamp, payload })
+                }
+            };
+            bytes.clear();
+            wire::write(session as u64, &message, &mut bytes);
+            // The system may have no room.
+            let _ = socket.send(&bytes);
+            while socket.recv(&mut room).is_ok() {
+                came += 1;
+            }
         }
     }
-    let peak = peak_memory(relay.child.0.id());
-    assert!(peak < MAX_MEMORY, "{peak} bytes held");
+    let peak = peak_memory(receiver.child.0.id());
+    println!("{came} reports, {peak} bytes");
+    assert!(came > 100, "it answers: {came}");
+    assert!(peak < MAX_MEMORY / 5, "{peak} bytes held");
 }

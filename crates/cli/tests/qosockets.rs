@@ -5,12 +5,13 @@ mod common;
 mod reserved;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use common::{Killed, wait_until};
+use common::{Killed, interrupt, wait_until};
 use reserved::{BOTTLENECK, Network, can_reserve, run};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ coerced = true
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// `ontempo netvideo` at a host, and its events.
+/// `ontempo netvideo` or `gateway` at a host, and its events.
 struct Program {
     child: Killed,
     lines: Receiver<Value>,
@@ -33,7 +34,7 @@ struct Program {
 
 impl Program {
     fn start(network: &Network, host: &str, words: &[&str]) -> Self {
-        let mut command = network.ontempo(host, &[&["netvideo"], words, &["--json"]].concat());
+        let mut command = network.ontempo(host, &[words, &["--json"]].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Killed(command.spawn().expect("it starts"));
         let (sender, lines) = channel();
@@ -83,7 +84,7 @@ impl Program {
 }
 
 fn receiver(network: &Network, over: &str, more: &[&str]) -> (Program, String) {
-    let words = ["receive", "--listen", "10.0.3.2:5004", "--over", over];
+    let words = ["netvideo", "receive", "--listen", "10.0.3.2:5004", "--over", over];
     let mut program = Program::start(network, "h2", &[&words, more].concat());
     let listening = program.until(|value| value["event"] == "listening");
     let url = listening["url"].as_str().unwrap_or_default().to_owned();
@@ -93,7 +94,8 @@ fn receiver(network: &Network, over: &str, more: &[&str]) -> (Program, String) {
 /// `url` is that of the receiver over QUIC, and empty over others.
 fn sender(network: &Network, (over, url): (&str, &str), more: &[&str]) -> Program {
     let to = if url.is_empty() { "10.0.3.2:5004" } else { url };
-    let words = ["send", to, "--over", over, "--rate", "60 messages/s", "--size", "1000"];
+    let words = ["netvideo", "send", to, "--over", over];
+    let words = [&words[..], &["--rate", "60 messages/s", "--size", "1000"]].concat();
     Program::start(network, "h1", &[&words, more].concat())
 }
 
@@ -232,5 +234,130 @@ fn a_restarted_daemon_has_the_reservation_again() {
         assert_eq!(there.end().0["lost_messages"], 0, "over {over}");
         network.wait_for_teardown("r1", BOTTLENECK);
     }
+    network.end();
+}
+
+/// Chunks of a stream through gateways, and the time between them: 320 kbit/s.
+const CHUNK: usize = 1_000;
+const CHUNKS: u32 = 120;
+const CHUNK_GAP: Duration = Duration::from_millis(25);
+
+/// Sends chunks at their times: when the first was sent.
+fn send_chunks(mut to: &TcpStream) -> Instant {
+    let begun = Instant::now();
+    for number in 0..CHUNKS {
+        std::thread::sleep((CHUNK_GAP * number).saturating_sub(begun.elapsed()));
+        to.write_all(&[7; CHUNK]).expect("written");
+    }
+    begun
+}
+
+/// When each chunk was there.
+fn take_chunks(mut from: &TcpStream) -> Vec<Instant> {
+    from.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let mut room = [0; CHUNK];
+    (0..CHUNKS).map_while(|_| from.read_exact(&mut room).is_ok().then(Instant::now)).collect()
+}
+
+/// Two streams at once from `h1` to `h2` through gateways over QUIC, beside an overload of the
+/// routers' link: how much later than it was sent the latest chunk of each came, and the packets that
+/// passed the first class. In the direction `receive` their server is at `h1`, otherwise at `h2`.
+fn streams_beside_an_overload(
+    network: &Network,
+    direction: &str,
+    reserve: bool,
+) -> (Vec<Duration>, u64) {
+    let spec = network.place.path("stream.toml").display().to_string();
+    let quality = ["--spec", &spec, "--direction", direction];
+    let asking: &[&str] = if reserve { &["--reserve", "controlled-load"] } else { &[] };
+    let (at_server, at_client, listen) = match direction {
+        "receive" => ("h1", "h2", "10.0.0.1:7070"),
+        _ => ("h2", "h1", "10.0.3.2:7070"),
+    };
+    let server = network.inside(at_server, || TcpListener::bind("127.0.0.1:8000").expect("a port"));
+    let words = ["gateway", "--listen", listen, "--server", "127.0.0.1:8000"];
+    let start = |host, words: &[&str]| {
+        Program::start(network, host, &[words, &quality[..], asking].concat())
+    };
+    let mut near_server = start(at_server, &words);
+    let listening = near_server.until(|value| value["event"] == "listening");
+    let url = listening["url"].as_str().expect("a URL");
+    let mut near_client = start(at_client, &["gateway", "--listen", "127.0.0.1:8000", "--to", url]);
+    near_client.until(|value| value["event"] == "listening");
+    let connect = || TcpStream::connect("127.0.0.1:8000").expect("connected");
+    let ends: Vec<_> = (0..2)
+        .map(|_| {
+            let near = network.inside(at_client, connect);
+            let far = server.accept().expect("a stream").0;
+            let (at_h2, (from, to)) = match direction {
+                "receive" => (&mut near_client, (far, near)),
+                _ => (&mut near_server, (near, far)),
+            };
+            if reserve {
+                at_h2.until_reserved("controlled load", "");
+            }
+            (from, to)
+        })
+        .collect();
+    if reserve {
+        assert_eq!(network.classes("r1", BOTTLENECK).len(), 2, "each stream has its own");
+        assert_eq!(network.classes("r2", "l3").len(), 2);
+    }
+    let before = if reserve { passed(network) } else { 0 };
+    let flood = network.sending((4001, 5005), 3000, Duration::from_secs(4));
+    let (flood, streams) = std::thread::scope(|scope| {
+        let flood = scope.spawn(flood);
+        let streams: Vec<_> = ends
+            .iter()
+            .map(|(from, to)| {
+                let sent = scope.spawn(|| send_chunks(from));
+                (sent, scope.spawn(|| take_chunks(to)))
+            })
+            .collect();
+        let lag = |(number, at): (usize, &Instant), begun: Instant| {
+            at.saturating_duration_since(begun + CHUNK_GAP * number as u32)
+        };
+        let streams: Vec<_> = streams
+            .into_iter()
+            .map(|(sent, taken)| {
+                let begun = sent.join().expect("it sends");
+                let taken = taken.join().expect("it takes");
+                assert_eq!(taken.len(), CHUNKS as usize, "all come");
+                taken.iter().enumerate().map(|one| lag(one, begun)).max().expect("many")
+            })
+            .collect();
+        (flood.join().expect("it sends"), streams)
+    });
+    assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+    let counted = if reserve { passed(network) - before } else { 0 };
+    // Their reservations end with them.
+    drop(ends);
+    eprintln!("{direction}, reserved: {reserve}: {streams:?} late, {counted} packets, {flood:?}");
+    for gateway in [near_client, near_server] {
+        interrupt(&gateway.child.0);
+        let Program { mut child, .. } = gateway;
+        assert_eq!(child.0.wait().expect("it ends").code(), Some(0));
+    }
+    network.wait_for_teardown("r1", BOTTLENECK);
+    network.wait_for_teardown("r2", "l3");
+    (streams, counted)
+}
+
+#[test]
+fn reserved_streams_through_gateways_over_quic_pass_an_overload_each_with_its_own_reservation() {
+    if !can_reserve() {
+        return;
+    }
+    let network = network("qosgate");
+    let spec = SPECIFICATION.replace("80 messages/s", "60 messages/s");
+    fs::write(network.place.path("stream.toml"), spec).expect("a specification");
+    for direction in ["receive", "send"] {
+        let (late, counted) = streams_beside_an_overload(&network, direction, true);
+        assert!(late.iter().all(|late| *late < Duration::from_secs(1)), "{direction}: {late:?}");
+        // A packet for each chunk, or nearly.
+        assert!(counted > u64::from(CHUNKS) / 2, "{counted} packets passed the class");
+    }
+    let (late, _) = streams_beside_an_overload(&network, "receive", false);
+    assert!(late.iter().any(|late| *late > Duration::from_secs(1)), "unreserved: {late:?}");
     network.end();
 }

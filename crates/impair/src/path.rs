@@ -1,7 +1,8 @@
 //! The links of one flow of a scenario, both ways, without I/O.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap};
 
 use ontempo_foundation::{Bytes, Time};
 use ontempo_network::{Departure, DropReason, Dropped as LinkDrop, Fate, Queued};
@@ -15,6 +16,10 @@ use crate::report::{Dropped, WayReport};
 /// What a datagram on the path counts beside its payload, bytes: its place, its events, its entry in a
 /// queue, and what the allocator adds. Without it datagrams without payload would cost nothing.
 pub const DATAGRAM_COST: u64 = 256;
+
+/// A client's datagrams hold at most so many times what is left of the limit: three quarters of it for
+/// one alone, and whatever others hold, there is something for a newcomer.
+const SHARE_OF_LEFT: u64 = 3;
 
 /// What a datagram counts, bytes.
 fn cost(payload: &[u8]) -> u64 {
@@ -108,6 +113,8 @@ pub struct Path {
     header_bytes: u64,
     max_held_bytes: u64,
     held_bytes: u64,
+    /// Of these, each client's, if it has any.
+    held_of: HashMap<u64, u64>,
     packets: Vec<InTransit>,
     free: Vec<u32>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -120,7 +127,8 @@ pub struct Path {
 impl Path {
     /// The path of the flow `GROUP.INDEX` of the scenario, or of its only one. Each datagram takes
     /// `header_bytes` more on the wire than its payload; no more than `max_held_bytes`
-    /// are on the path: of payload, and [`DATAGRAM_COST`] for each datagram.
+    /// are on the path: of payload, and [`DATAGRAM_COST`] for each datagram. One client has at most
+    /// three quarters of them, and less where others hold some.
     ///
     /// # Errors
     /// If the scenario has no such flow, or several and none is named, or a link refuses its
@@ -162,6 +170,7 @@ impl Path {
             header_bytes,
             max_held_bytes,
             held_bytes: 0,
+            held_of: HashMap::new(),
             packets: Vec::new(),
             free: Vec::new(),
             events: BinaryHeap::new(),
@@ -185,19 +194,29 @@ impl Path {
 
     /// A datagram enters the path at `now`, which must not decrease from call to call.
     pub fn inject(&mut self, now: Time, client: u64, way: Way, bytes: &[u8]) {
-        let counts = &mut self.counts[way as usize];
-        counts.packets += 1;
-        if self.held_bytes + cost(bytes) > self.max_held_bytes {
-            counts.dropped.limit += 1;
+        self.counts[way as usize].packets += 1;
+        if !self.hold(client, cost(bytes)) {
+            self.counts[way as usize].dropped.limit += 1;
             return;
         }
-        self.held_bytes += cost(bytes);
         let handle = self.place();
         let packet = &mut self.packets[handle as usize];
         packet.bytes = bytes.to_vec();
         (packet.client, packet.way, packet.step, packet.entered) = (client, way, 0, now);
         packet.corrupted = false;
         self.push(now, Event::Packet(handle));
+    }
+
+    /// Takes so many bytes for a datagram of this client; false if they are not left for it.
+    fn hold(&mut self, client: u64, cost: u64) -> bool {
+        let left = self.max_held_bytes.saturating_sub(self.held_bytes);
+        let of_client = self.held_of.get(&client).copied().unwrap_or(0);
+        if cost > left || of_client + cost > SHARE_OF_LEFT.saturating_mul(left) {
+            return false;
+        }
+        self.held_bytes += cost;
+        self.held_of.insert(client, of_client + cost);
+        true
     }
 
     /// A free place for a datagram.
@@ -300,15 +319,12 @@ impl Path {
     fn copy(&mut self, at: Time, handle: u32) {
         let original = &self.packets[handle as usize];
         let InTransit { client, way, step, corrupted, entered, .. } = *original;
-        let cost = cost(&original.bytes);
-        let counts = &mut self.counts[way as usize];
-        counts.duplicated += 1;
-        if self.held_bytes + cost > self.max_held_bytes {
-            counts.dropped.limit += 1;
+        let bytes = original.bytes.clone();
+        self.counts[way as usize].duplicated += 1;
+        if !self.hold(client, cost(&bytes)) {
+            self.counts[way as usize].dropped.limit += 1;
             return;
         }
-        self.held_bytes += cost;
-        let bytes = original.bytes.clone();
         let copy = self.place();
         self.packets[copy as usize] = InTransit { bytes, client, way, step, corrupted, entered };
         self.push(at, Event::Packet(copy));
@@ -378,8 +394,15 @@ impl Path {
     }
 
     fn release(&mut self, handle: u32) {
-        let bytes = std::mem::take(&mut self.packets[handle as usize].bytes);
-        self.held_bytes -= cost(&bytes);
+        let packet = &mut self.packets[handle as usize];
+        let cost = cost(&std::mem::take(&mut packet.bytes));
+        self.held_bytes -= cost;
+        if let Entry::Occupied(mut held) = self.held_of.entry(packet.client) {
+            *held.get_mut() -= cost;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
         self.free.push(handle);
     }
 }
@@ -551,9 +574,9 @@ transport = { kind = "tcp" }
             line.inject(Time::ZERO, 0, Way::Reverse, &[]);
         }
         let held = 10_000 - line.report(Way::Reverse).dropped.limit;
-        assert_eq!(held, (1 << 20) / DATAGRAM_COST);
+        assert_eq!(held, 3 * (1 << 20) / 4 / DATAGRAM_COST);
         line.advance(Time::ZERO + Duration::from_secs(100), &mut |_| Ok(()));
-        assert_eq!(line.held_bytes, 0);
+        assert_eq!((line.held_bytes, line.held_of.len()), (0, 0));
         // Each place had a large datagram once, or was free while others had: none keeps its bytes.
         for _ in 0..1_000 {
             line.inject(Time::ZERO + Duration::from_secs(100), 0, Way::Reverse, &[0; 10_000]);
@@ -564,13 +587,27 @@ transport = { kind = "tcp" }
     }
 
     #[test]
+    fn clients_that_hold_all_they_may_leave_something_for_another() {
+        let mut line = path("queue = { kind = \"drop-tail\" }", 1);
+        for client in 0..100 {
+            for _ in 0..10_000 {
+                line.inject(Time::ZERO, client, Way::Reverse, &[]);
+            }
+        }
+        let before = line.report(Way::Reverse).dropped.limit;
+        line.inject(Time::ZERO, 100, Way::Reverse, &[0; 1_000]);
+        assert_eq!(line.report(Way::Reverse).dropped.limit, before, "nothing is left");
+        assert!(line.held_bytes <= 1 << 20);
+    }
+
+    #[test]
     fn more_bytes_than_are_held_are_dropped_and_the_flow_must_be_named_if_there_are_several() {
         let mut line = path("queue = { kind = \"drop-tail\" }", 1);
         for _ in 0..2_000 {
             line.inject(Time::ZERO, 0, Way::Reverse, &[0; 1_000]);
         }
         let report = line.report(Way::Reverse);
-        assert_eq!(report.dropped.limit, 2_000 - (1 << 20) / 1_256);
+        assert_eq!(report.dropped.limit, 2_000 - 3 * (1 << 20) / 4 / 1_256);
         let text = LINE.replace("QUEUE", "queue = { kind = \"drop-tail\" }") + "count = 2\n";
         let scenario = ontempo_scenario::parse(&text, "s.toml").expect("a scenario");
         let of = |flow| Path::of(&scenario, flow, 1, 28, 1 << 20).map(|_| ());

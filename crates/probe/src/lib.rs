@@ -21,8 +21,9 @@
 //!                       <-       Report, once in each base round trip
 //! ```
 //!
-//! So a forged address cannot make a receiver send (an answer is never longer than what asked for
-//! it), and a host that does not receive cannot be flooded. A sender whose receiver falls silent
+//! So a forged address cannot make a receiver send (until there is a session an answer is shorter than
+//! what asked for it), and a host that does not receive cannot be flooded. Reports are at most three
+//! times what came of their session, with headers, and arrivals of a recording never more. A sender whose receiver falls silent
 //! stops. Sessions have numbers of 64 random bits: what does not carry one is ignored. Nothing is
 //! encrypted; the optional token keeps strangers out, not those who can read the packets.
 

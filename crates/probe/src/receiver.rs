@@ -24,15 +24,27 @@ const REPORTS_END: Duration = Duration::from_secs(2);
 /// Queued answers; more are dropped, as a network might.
 const MAX_ANSWERS: usize = 256;
 
+/// Reports of a session are at most so many times what came of it, as RFC 9000, section 8.1, has it.
+/// The last report of a step needs that much, where no packet but the requests arrives.
+const MAX_REPORTED: u64 = 3;
+
+/// Bytes of the IP and UDP headers, which a path carries in either direction, at least.
+const HEADERS: u64 = 28;
+
+/// Where no place is left, a session that was silent for so long yields its own: the longest spacing
+/// of `ontempo probe` is 10 s.
+const YIELDING: Duration = Duration::from_secs(12);
+
 /// Options of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverOptions {
     /// Token that a sender must prove; `None`: anybody may send.
     pub token: Option<Token>,
-    /// Maximum number of sessions, at least 1.
+    /// Maximum number of sessions, at least 1. If all are taken, a session of another host may take
+    /// the place of a silent one, or of one of the host that has most.
     pub most_sessions: usize,
-    /// Maximum number of sessions of one host, at least 1: an IPv4 address, or an IPv6 network of
-    /// 64 bits.
+    /// Maximum number of sessions of one host, at least 1: an IPv4 address, or an IPv6 prefix of
+    /// 56 bits.
     pub most_sessions_per_host: usize,
     /// Idle timeout of a session.
     pub idle: Duration,
@@ -103,11 +115,32 @@ struct Session {
     report_at: Time,
     /// The number of the request that the next report answers.
     round: u16,
+    /// Bytes that reports may still have, with headers.
+    allowance: u64,
     /// Arrivals of load packets, if any came.
     log: Option<Box<ArrivalLog>>,
 }
 
 impl Session {
+    /// A datagram of it came, which reports may answer.
+    fn hear(&mut self, now: Time, bytes: usize) {
+        self.heard = now;
+        self.allowance += MAX_REPORTED * (bytes as u64 + HEADERS);
+    }
+
+    /// The report to send now; `None` if too little came for one more.
+    fn report(&mut self, now: Time) -> Option<Report> {
+        self.allowance = self.allowance.checked_sub(wire::REPORT as u64 + HEADERS)?;
+        let arrivals = &self.arrivals;
+        Some(Report {
+            step: self.step,
+            round: self.round,
+            stamp: arrivals.stamp,
+            held: now.since(arrivals.last()).as_nanos(),
+            totals: arrivals.totals(),
+        })
+    }
+
     /// Resets the counters if this step is a later one.
     fn reach(&mut self, step: u16) {
         if step > self.step {
@@ -183,12 +216,7 @@ impl Receiver {
             return self.refuse(datagram, session, Reason::Token);
         }
         if !self.sessions.contains_key(&(peer, session)) {
-            let host = host_prefix(peer.ip());
-            let is_of_host = |(peer, _): &&(SocketAddr, u64)| host_prefix(peer.ip()) == host;
-            let of_host = self.sessions.keys().filter(is_of_host).count();
-            if self.sessions.len() >= self.options.most_sessions.max(1)
-                || of_host >= self.options.most_sessions_per_host.max(1)
-            {
+            if !self.make_room(now, host_prefix(peer.ip())) {
                 return self.refuse(datagram, session, Reason::Busy);
             }
             let new = Session {
@@ -199,12 +227,40 @@ impl Receiver {
                 heard: now,
                 report_at: Time::NEVER,
                 round: 0,
+                allowance: 0,
                 log: None,
             };
             self.sessions.insert((peer, session), new);
             (self.on_event)(Event::Began { peer, session });
         }
         self.answer(peer, datagram.local, session, &Message::Accept { stamp });
+    }
+
+    /// Makes room for a session of this host; false if no other has to yield. Where all places are
+    /// taken, the session that was silent for the longest time yields: one that was so for
+    /// [`YIELDING`], or one of the host that has most, if that is at least two more than the new one's.
+    fn make_room(&mut self, now: Time, host: IpAddr) -> bool {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for (peer, _) in self.sessions.keys() {
+            *counts.entry(host_prefix(peer.ip())).or_default() += 1;
+        }
+        let own = counts.get(&host).copied().unwrap_or(0);
+        let largest = counts.values().copied().max().unwrap_or(0);
+        let is_host_full = own >= self.options.most_sessions_per_host.max(1);
+        if !is_host_full && self.sessions.len() < self.options.most_sessions.max(1) {
+            return true;
+        }
+        let yields = |(peer, _): &(SocketAddr, u64), session: &Session| {
+            let of = host_prefix(peer.ip());
+            let has_more = largest > own + 1 && counts.get(&of) == Some(&largest);
+            let is_silent = session.heard + YIELDING <= now;
+            if is_host_full { of == host && is_silent } else { is_silent || has_more }
+        };
+        let candidates = self.sessions.iter().filter(|(key, session)| yields(key, session));
+        let longest_silent = candidates.min_by_key(|(_, session)| session.heard);
+        let Some((&(peer, session), _)) = longest_silent else { return false };
+        self.end(peer, session);
+        true
     }
 
     fn on_data(&mut self, now: Time, datagram: &Datagram<'_>, number: u64, data: Data<'_>) {
@@ -214,7 +270,7 @@ impl Receiver {
             return;
         }
         session.reach(data.step);
-        session.heard = now;
+        session.hear(now, datagram.data.len());
         session.local = datagram.local;
         let rtt = Duration::from_micros(u64::from(data.base_rtt_us));
         session.rtt = rtt.max(MIN_RTT).min(MAX_RTT);
@@ -241,6 +297,7 @@ impl Receiver {
     fn on_load(&mut self, now: Time, datagram: &Datagram<'_>, number: u64, load: Load<'_>) {
         let key = (datagram.source, number);
         let Some(session) = self.sessions.get_mut(&key) else { return };
+        // What its arrivals may have the log counts by itself.
         session.heard = now;
         session.local = datagram.local;
         let is_new = session.arrivals.on_packet(
@@ -259,18 +316,20 @@ impl Receiver {
     fn on_report_request(
         &mut self,
         now: Time,
-        peer: SocketAddr,
+        datagram: &Datagram<'_>,
         session: u64,
         (step, round): (u16, u16),
     ) {
+        let peer = datagram.source;
         let Some(asked) = self.sessions.get_mut(&(peer, session)) else { return };
-        asked.heard = now;
+        asked.hear(now, datagram.data.len());
         asked.reach(step);
         if step == asked.step {
             asked.round = round;
-            let report = report_of(now, asked);
             let local = asked.local;
-            self.answer(peer, local, session, &Message::Report(report));
+            if let Some(report) = asked.report(now) {
+                self.answer(peer, local, session, &Message::Report(report));
+            }
         }
     }
 
@@ -294,17 +353,6 @@ impl Receiver {
     }
 }
 
-fn report_of(now: Time, session: &Session) -> Report {
-    let arrivals = &session.arrivals;
-    Report {
-        step: session.step,
-        round: session.round,
-        stamp: arrivals.stamp,
-        held: now.since(arrivals.last()).as_nanos(),
-        totals: arrivals.totals(),
-    }
-}
-
 impl Protocol for Receiver {
     /// No commands.
     type Command = ();
@@ -323,7 +371,7 @@ impl Protocol for Receiver {
                 }
                 Message::Data(data) => self.on_data(now, &datagram, session, data),
                 Message::RequestReport { step, round } => {
-                    self.on_report_request(now, peer, session, (step, round));
+                    self.on_report_request(now, &datagram, session, (step, round));
                 }
                 Message::End => self.end(peer, session),
                 Message::Load(load) => self.on_load(now, &datagram, session, load),
@@ -360,9 +408,10 @@ impl Protocol for Receiver {
         let mut due = Vec::new();
         for (&key, session) in &mut self.sessions {
             if session.report_at <= now {
-                due.push((key, session.local, report_of(now, session)));
-                let goes_on = now.since(session.heard) < REPORTS_END;
+                let report = session.report(now);
+                let goes_on = report.is_some() && now.since(session.heard) < REPORTS_END;
                 session.report_at = if goes_on { now + session.rtt } else { Time::NEVER };
+                due.extend(report.map(|report| (key, session.local, report)));
             }
         }
         for ((peer, session), local, report) in due {

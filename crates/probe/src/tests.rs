@@ -49,6 +49,9 @@ struct Network {
     random: RandomStream,
     flying: BinaryHeap<Reverse<Flying>>,
     count: u64,
+    /// Sent by each end, and their bytes with headers.
+    packets: [usize; 2],
+    bytes: [usize; 2],
 }
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -64,11 +67,15 @@ impl Network {
             random: RandomStream::new(seed, "network"),
             flying: BinaryHeap::new(),
             count: 0,
+            packets: [0; 2],
+            bytes: [0; 2],
         }
     }
 
     fn carry(&mut self, from: usize, bytes: &[u8]) {
         let mut leaves = self.now;
+        self.packets[from] += 1;
+        self.bytes[from] += bytes.len() + 28;
         if from == SENDER {
             let each = self.rate.time_to_send(Bytes::new(bytes.len() as u64 + 28));
             if self.free.since(self.now) > each * 10 {
@@ -403,7 +410,7 @@ fn sessions_are_bounded_and_end_when_nothing_comes() {
     for session in 0..16 {
         assert!(is_accepted(&begin(&mut receiver, address(9 + session as usize / 4), session)));
     }
-    let busy = begin(&mut receiver, address(20), 16);
+    let busy = begin(&mut receiver, address(9), 16);
     assert_eq!(wire::read(&busy), Ok((16, Message::Refuse(Reason::Busy))));
     assert!(is_accepted(&begin(&mut receiver, address(9), 3)), "is known");
     let end = receiver.next_timeout();
@@ -413,6 +420,48 @@ fn sessions_are_bounded_and_end_when_nothing_comes() {
     let ended = events.try_iter().filter(|event| matches!(event, Event::Ended { .. })).count();
     assert_eq!(ended, 16);
     assert_eq!(receiver.next_timeout(), Time::NEVER);
+}
+
+#[test]
+fn hosts_that_hold_all_sessions_by_a_packet_now_and_then_keep_no_other_out() {
+    let at = |now: f64, receiver: &mut Receiver, place: usize, message: &Message<'_>| {
+        let now = Time::from_secs_f64(now);
+        receiver.handle(now, datagram(address(place), &written(place as u64, message)));
+        let mut bytes = Vec::new();
+        match receiver.poll_transmit(now, &mut bytes) {
+            Next::Transmit(_) => bytes,
+            _ => Vec::new(),
+        }
+    };
+    let begin_at = |now: f64, receiver: &mut Receiver, place: usize| {
+        let challenge = at(now, receiver, place, &Message::Hello { stamp: 0 });
+        let Ok((_, Message::Challenge { cookie, .. })) = wire::read(&challenge) else { panic!() };
+        is_accepted(&at(now, receiver, place, &Message::Start { stamp: 0, cookie, proof: [0; 16] }))
+    };
+    let data = Message::Data(Data { step: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &[] });
+    // Four hosts with four sessions each, of which the second of the first host sends least.
+    let (mut own, events) = receiver(None);
+    for session in 0..16 {
+        assert!(is_accepted(&begin(&mut own, address(session as usize / 4), session)));
+    }
+    for session in (0..16).filter(|session| *session != 1) {
+        let bytes = written(session, &data);
+        own.handle(Time::from_secs_f64(3.0), datagram(address(session as usize / 4), &bytes));
+    }
+    assert!(begin_at(3.1, &mut own, 30), "another host is kept out");
+    let ended = events.try_iter().filter_map(|event| match event {
+        Event::Ended { peer, session, .. } => Some((peer, session)),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [(address(0), 1)]);
+    assert_eq!(own.sessions(), 16);
+    // Sixteen hosts with one each: one that measures keeps its place, a silent one does not.
+    let (mut own, _events) = receiver(None);
+    (0..16).for_each(|place| assert!(begin_at(0.0, &mut own, place)));
+    (1..16).for_each(|place| drop(at(10.0, &mut own, place, &data)));
+    assert!(!begin_at(11.9, &mut own, 30), "nobody is silent for long");
+    assert!(begin_at(12.0, &mut own, 30), "the first has sent nothing for 12 s");
+    assert!(!begin_at(12.0, &mut own, 31));
 }
 
 #[test]
@@ -430,24 +479,70 @@ fn one_host_cannot_take_all_sessions() {
 }
 
 #[test]
-fn a_round_trip_of_nothing_does_not_make_reports_a_flood() {
-    let (mut receiver, _events) = receiver(None);
-    let hello = written(1, &Message::Hello { stamp: 3 });
-    let challenge = answer(&mut receiver, address(9), &hello).expect("a challenge");
-    let Ok((1, Message::Challenge { cookie, .. })) = wire::read(&challenge) else { panic!() };
-    let start = Message::Start { stamp: 4, cookie, proof: [0; 16] };
-    answer(&mut receiver, address(9), &written(1, &start)).expect("accepted");
-    let data = Data { step: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &[] };
-    assert_eq!(answer(&mut receiver, address(9), &written(1, &Message::Data(data))), None);
-    let mut reports = 0;
-    let mut now = receiver.next_timeout();
-    while now < Time::from_secs_f64(10.0) {
-        receiver.handle_timeout(now);
-        let mut buffer = Vec::new();
-        reports += usize::from(receiver.poll_transmit(now, &mut buffer) != Next::Idle);
-        now = receiver.next_timeout();
+fn reports_are_at_most_three_times_what_came_whatever_round_trip_the_sender_claims() {
+    for size in [34, 1_372] {
+        let (mut receiver, _events) = receiver(None);
+        begin(&mut receiver, address(9), 1);
+        let payload = vec![0; size - wire::DATA_HEADER];
+        let data = Data { step: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &payload };
+        let data = written(1, &Message::Data(data));
+        assert_eq!(answer(&mut receiver, address(9), &data), None);
+        let (mut reports, mut bytes) = (0, 0);
+        let mut now = receiver.next_timeout();
+        while now < Time::from_secs_f64(10.0) {
+            receiver.handle_timeout(now);
+            let mut buffer = Vec::new();
+            if receiver.poll_transmit(now, &mut buffer) != Next::Idle {
+                assert_eq!(buffer.len(), wire::REPORT);
+                (reports, bytes) = (reports + 1, bytes + buffer.len() + 28);
+            }
+            now = receiver.next_timeout();
+        }
+        let most = 3 * (size + 28);
+        assert!((1..=most).contains(&bytes), "{reports} reports, {bytes} bytes of {most}");
+        // The last report comes nevertheless, as often as it is asked for.
+        for round in 1..50 {
+            let ask = Message::RequestReport { step: 1, round };
+            let report = answer(&mut receiver, address(9), &written(1, &ask)).expect("a report");
+            let report = wire::read(&report).expect("a report").1;
+            assert!(matches!(report, Message::Report(report) if report.totals.received == 1));
+        }
     }
-    assert!((1_900..=2_001).contains(&reports), "1 a ms, for 2 s after the packet: {reports}");
+}
+
+#[test]
+fn no_honest_sender_lacks_reports() {
+    let psp = Pace::Adaptive(SpacingParameters::psp());
+    // The smallest packets and the longest spacing of the command.
+    for packet in [90, 1_400] {
+        for (pace, seconds) in [
+            (Pace::Constant(Duration::ZERO), 1),
+            (Pace::Constant(Duration::from_millis(20)), 20),
+            (Pace::Constant(Duration::from_secs(10)), 40),
+            (psp, 60),
+        ] {
+            let mut network = Network::new(TEN, Mischief::default(), 1);
+            let step = Step { pace, duration: Duration::from_secs(seconds) };
+            let (on_event, results) = channel();
+            let options = ProbeOptions {
+                steps: vec![step],
+                packet: Bytes::new(packet),
+                sender: SenderOptions::to(address(RECEIVER)),
+            };
+            let mut probe = Probe::new(options, 77, move |outcome| drop(on_event.send(outcome)));
+            let (mut receiver, _events) = receiver(None);
+            network.run(&mut probe, &mut receiver, Time::from_secs_f64(600.0));
+            let measured = results.try_recv().expect("a result").expect("measured");
+            assert!(!measured.is_partial && measured.totals.received > 0);
+            let [came, reported] = network.bytes.map(|bytes| bytes as f64);
+            println!("{packet} bytes, {pace:?}: reports are {:.3} of what came", reported / came);
+            // One in each round trip, where there is a packet in each.
+            let has_packets = pace != Pace::Constant(Duration::from_secs(10));
+            let reports = network.packets[RECEIVER] as f64;
+            let expected = if has_packets { 0.9 * seconds as f64 / 0.021 } else { 5.0 };
+            assert!(reports >= expected, "{packet} bytes, {pace:?}: {reports} of {expected}");
+        }
+    }
 }
 
 #[test]

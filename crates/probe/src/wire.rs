@@ -23,8 +23,11 @@ pub const VERSION: u8 = 1;
 /// Bytes of a data packet before its payload.
 pub const DATA_HEADER: usize = 34;
 
-/// Bytes of the first packet: no answer is longer.
+/// Bytes of the first packet: the answers to it and to its successor are shorter.
 pub const HELLO: usize = 64;
+
+/// Bytes of a report.
+pub const REPORT: usize = 104;
 
 /// Bytes of a load packet before its payload.
 pub const LOAD_HEADER: usize = 25;

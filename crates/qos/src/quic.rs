@@ -189,10 +189,7 @@ impl QosConnection {
         let answer = Setup::read(&unit.data)?;
         let concluded = setup::conclude(&options.offer(), session, &answer, now);
         let established = concluded.unwrap_or(Err(SetupError::Wire(WireError::Malformed)))?;
-        let connected =
-            Self::establish(connection, (control, peer_control), options, &established)?;
-        facade::must_reserve(connected.core(), options)?;
-        Ok(connected)
+        Self::establish(connection, (control, peer_control), options, &established)
     }
 
     /// A connection after its handshake.
@@ -237,7 +234,7 @@ impl QosConnection {
         &self.0.inner
     }
 
-    fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &Core {
         &self.inner().core
     }
 

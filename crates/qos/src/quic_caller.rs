@@ -5,12 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::core::lock;
+use super::facade;
 use super::quic::{local_to, settings};
 use super::{QosConnection, QosOptions, Reserve, SetupError};
 use ontempo_monitor::Carrier;
 use ontempo_transport::live::Caller;
+use ontempo_transport::live::mailbox::Mailbox;
 use ontempo_transport::quic::span;
 use ontempo_transport::{Token, Trust};
+
+/// Set-ups under way at a time. Of one host a listener ignores more than 32 that have not presented
+/// the token (`half_open`): their first packets would be repeated after one second, and after two.
+const MAX_SETUPS: usize = 24;
 
 /// Connects many times with the same options, from one socket and thread. With
 /// [`QosOptions::reserve`] each connection has its own: a reservation is for the packets of an
@@ -19,6 +25,17 @@ pub struct QosCaller {
     options: QosOptions,
     /// The endpoint, and the local address that it has.
     latest: Mutex<Option<(IpAddr, Arc<Caller>)>>,
+    /// Set-ups under way.
+    setups: Mailbox<usize>,
+}
+
+/// One of the set-ups under way.
+struct Turn<'a>(&'a Mailbox<usize>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.change(|setups| *setups -= 1);
+    }
 }
 
 impl std::fmt::Debug for QosCaller {
@@ -34,10 +51,11 @@ impl QosCaller {
     /// If the specifications contradict themselves.
     pub fn new(options: QosOptions) -> Result<Self, SetupError> {
         options.check(Carrier::Quic)?;
-        Ok(Self { options, latest: Mutex::default() })
+        Ok(Self { options, latest: Mutex::default(), setups: Mailbox::default() })
     }
 
-    /// As [`QosConnection::connect`].
+    /// As [`QosConnection::connect`]. While 24 others are being set up it waits for its turn, at most
+    /// for [`QosOptions::setup_timeout`].
     ///
     /// # Errors
     /// Those of [`QosConnection::connect`].
@@ -47,10 +65,20 @@ impl QosCaller {
         name: &str,
         (trust, token): (&Trust, &Token),
     ) -> Result<QosConnection, SetupError> {
+        let turn = self.turn()?;
         let until = Instant::now() + self.options.setup_timeout;
         let caller = self.caller(address)?;
         let connection = caller.connect(address, name, trust, token.clone())?;
-        QosConnection::greet(connection, &self.options, until)
+        let connected = QosConnection::greet(connection, &self.options, until)?;
+        drop(turn);
+        facade::must_reserve(connected.core(), &self.options)?;
+        Ok(connected)
+    }
+
+    fn turn(&self) -> Result<Turn<'_>, SetupError> {
+        let take = |setups: &mut usize| (*setups < MAX_SETUPS).then(|| *setups += 1);
+        let taken = self.setups.wait(Some(self.options.setup_timeout), take);
+        taken.map(|()| Turn(&self.setups)).ok_or(SetupError::Silent)
     }
 
     /// The endpoint for a connection to this address; another one where the route has changed.

@@ -34,6 +34,12 @@ pub(crate) struct Id(u64);
 impl Id {
     /// Below the numbers of all connections.
     pub(crate) const FIRST: Self = Self(0);
+
+    /// Three different ones.
+    #[cfg(test)]
+    pub(crate) fn some() -> [Self; 3] {
+        [1, 2, 3].map(Self)
+    }
 }
 
 /// The local socket and its connections.

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use bytes::Bytes;
 use ontempo_transport::live::{
     Accepted, Caller, Connection, Listener, Options, ReceiveFlow, connect,
 };
-use ontempo_transport::{FlowConfig, Identity, Token, Trust};
+use ontempo_transport::{FlowConfig, Identity, Qlog, Token, Trust};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
@@ -23,17 +25,32 @@ const MAX_RESIDENT_KB: u64 = 300_000;
 /// Names the victim that this process is.
 const ROLE: &str = "ONTEMPO_TEST_VICTIM";
 
+/// Names the folder where the victim writes traces; none without it.
+const TRACES: &str = "ONTEMPO_TEST_TRACES";
+
 fn token() -> Token {
     Token::new(b"shared").expect("short")
 }
 
-/// A listening program that accepts connections, and none of their flows or, as `hoarder`, all of
-/// them, which it keeps and never reads.
+/// The options of the victim, whose traces may be a thousand files.
+fn options() -> Options {
+    let mut options = Options::default();
+    if let Ok(folder) = std::env::var(TRACES) {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        let traces = Qlog::in_directory(folder.as_ref(), |_| {});
+        options.configuration.qlog = Some(traces.expect("a folder of this user's"));
+    }
+    options
+}
+
+/// A listening program that accepts connections, and none of their flows or, as `hoarder` or `reader`,
+/// all of them, which it keeps, and never reads or always.
 fn serve(role: &str) -> ! {
     let mut flows: Vec<ReceiveFlow> = Vec::new();
     let identity = Identity::self_signed(&["victim"]).expect("a certificate can be made");
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listener = Listener::bind(address, &identity, token(), &Options::default()).expect("bound");
+    let listener = Listener::bind(address, &identity, token(), &options()).expect("bound");
     println!("listens at {}", listener.local());
     let mut held: Vec<Connection> = Vec::new();
     loop {
@@ -41,10 +58,14 @@ fn serve(role: &str) -> ! {
         {
             held.push(connection);
         }
-        if role == "hoarder" {
+        if role != "listener" {
             for connection in &held {
                 flows.extend(connection.accept_flow_within(Wall::ZERO).and_then(Result::ok));
             }
+            let is_read = |flow: &ReceiveFlow| {
+                role == "reader" && flow.receive_within(Wall::ZERO).is_some_and(|got| got.is_ok())
+            };
+            flows.iter().for_each(|flow| while is_read(flow) {});
         } else {
             held.retain(|connection| connection.is_closed().is_none());
         }
@@ -61,12 +82,20 @@ struct Victim {
 
 impl Victim {
     fn start(role: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this program has a file"))
+        Self::writing(role, None)
+    }
+
+    /// One that writes traces to a folder.
+    fn writing(role: &str, traces: Option<&Path>) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a file"));
+        command
             .args(["--exact", "a_victim_that_nobody_attacks_is_small", "--nocapture"])
             .env(ROLE, role)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the victim starts");
+            .stdout(Stdio::piped());
+        if let Some(traces) = traces {
+            command.env(TRACES, traces);
+        }
+        let mut child = command.spawn().expect("the victim starts");
         let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
         let lines = output.by_ref().lines().map_while(Result::ok);
         let line = lines.into_iter().find(|line| line.contains("listens at"));
@@ -170,29 +199,33 @@ fn many_connections_that_send_all_they_may_do_not_fill_the_memory() {
     }
 }
 
+/// A caller at a host of this machine.
+fn caller_at(host: u8) -> Caller {
+    Caller::bind(SocketAddr::from(([127, 0, 0, host], 0)), &Options::default()).expect("bound")
+}
+
+/// Connections that send as much as is taken, and close.
+fn send_and_close(to: SocketAddr, count: usize) {
+    let caller = caller_at(1);
+    let data = Bytes::from(vec![7; 60_000]);
+    for _ in 0..count {
+        let Ok(near) = caller.connect(to, "victim", &Trust::Insecure, token()) else { continue };
+        let flows: Vec<_> =
+            (0..16).map_while(|_| near.open_flow(FlowConfig::default()).ok()).collect();
+        for flow in &flows {
+            // As much as the victim's thread takes before its program does.
+            (0..4).for_each(|_| drop(flow.send_within(data.clone(), Wall::from_secs(1))));
+            flow.finish();
+        }
+        flows.iter().for_each(|flow| drop(flow.settled(Wall::from_secs(1))));
+        near.close("");
+    }
+}
+
 #[test]
 fn what_closed_connections_leave_unread_does_not_fill_the_memory() {
     let victim = Victim::start("hoarder");
-    let most = most_resident(&victim, || {
-        let caller = Caller::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &Options::default());
-        let caller = caller.expect("bound");
-        let data = Bytes::from(vec![7; 60_000]);
-        for _ in 0..120 {
-            let Ok(near) = caller.connect(victim.address, "victim", &Trust::Insecure, token())
-            else {
-                continue;
-            };
-            let flows: Vec<_> =
-                (0..16).map_while(|_| near.open_flow(FlowConfig::default()).ok()).collect();
-            for flow in &flows {
-                // As much as the victim's thread takes before its program does.
-                (0..4).for_each(|_| drop(flow.send_within(data.clone(), Wall::from_secs(1))));
-                flow.finish();
-            }
-            flows.iter().for_each(|flow| drop(flow.settled(Wall::from_secs(1))));
-            near.close("");
-        }
-    });
+    let most = most_resident(&victim, || send_and_close(victim.address, 120));
     println!("120 connections: at most {most} kB");
     assert!(most < MAX_RESIDENT_KB, "{most} kB");
 }
@@ -273,47 +306,49 @@ fn stranger() -> quinn::ClientConfig {
     quinn::ClientConfig::new(Arc::new(tls))
 }
 
-/// 512 connections without a token: as many as there may be, from 16 hosts, each with all that it
-/// may send before.
-#[test]
-fn half_open_connections_do_not_fill_the_memory() {
+/// Opens as many connections without a token as there may be, from 16 hosts, each with all that it may
+/// send before; counts them and waits until they are closed.
+fn half_open(to: SocketAddr, opened: &AtomicU64) {
     const HOSTS: u8 = 16;
     const OF_A_HOST: usize = 32;
     const BEFORE_THE_TOKEN: usize = 15 << 10;
-    let victim = Victim::start("listener");
-    let before = victim.resident();
-    let opened = AtomicU64::new(0);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    let most = most_resident(&victim, || {
-        runtime.block_on(async {
-            let mut strangers = Vec::new();
-            for host in 1..=HOSTS {
-                let at = SocketAddr::from(([127, 0, 0, host], 0));
-                let mut endpoint = quinn::Endpoint::client(at).expect("the loopback");
-                endpoint.set_default_client_config(stranger());
-                for _ in 0..OF_A_HOST {
-                    let connecting = endpoint.connect(victim.address, "victim").expect("begun");
-                    strangers.push(tokio::spawn(async move {
-                        let connection = connecting.await.ok()?;
-                        let mut stream = connection.open_uni().await.ok()?;
-                        stream.write_all(&[7; BEFORE_THE_TOKEN]).await.ok()?;
-                        connection.closed().await;
-                        Some(())
-                    }));
-                }
+    runtime.block_on(async {
+        let mut strangers = Vec::new();
+        for host in 1..=HOSTS {
+            let at = SocketAddr::from(([127, 0, 0, host], 0));
+            let mut endpoint = quinn::Endpoint::client(at).expect("the loopback");
+            endpoint.set_default_client_config(stranger());
+            for _ in 0..OF_A_HOST {
+                let connecting = endpoint.connect(to, "victim").expect("begun");
+                strangers.push(tokio::spawn(async move {
+                    let connection = connecting.await.ok()?;
+                    let mut stream = connection.open_uni().await.ok()?;
+                    stream.write_all(&[7; BEFORE_THE_TOKEN]).await.ok()?;
+                    connection.closed().await;
+                    Some(())
+                }));
             }
-            for stranger in strangers {
-                let done = tokio::time::timeout(Wall::from_secs(12), stranger).await;
-                if let Ok(Ok(Some(()))) = done {
-                    opened.fetch_add(1, Ordering::Relaxed);
-                }
+        }
+        for stranger in strangers {
+            let done = tokio::time::timeout(Wall::from_secs(12), stranger).await;
+            if let Ok(Ok(Some(()))) = done {
+                opened.fetch_add(1, Ordering::Relaxed);
             }
-        });
+        }
     });
+}
+
+#[test]
+fn half_open_connections_do_not_fill_the_memory() {
+    let victim = Victim::start("listener");
+    let before = victim.resident();
+    let opened = AtomicU64::new(0);
+    let most = most_resident(&victim, || half_open(victim.address, &opened));
     let opened = opened.into_inner();
     println!("{opened} half-open connections: from {before} to {most} kB");
     // On a busy machine the first are closed before the last have begun.
@@ -357,4 +392,92 @@ fn flows_that_nobody_accepts_do_not_fill_the_memory() {
     assert!(most < MAX_RESIDENT_KB, "{opened} flows: from {before} to {most} kB");
     // As many as a connection may have open, for each.
     assert!(opened <= 4 * 16, "{opened} flows were ended, and none was taken");
+}
+
+/// A folder for traces, gone when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("ontempo-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(&self.0).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Connections from four hosts, all open at the end.
+fn connect_from_four_hosts(to: SocketAddr, of_a_host: usize) -> Vec<Connection> {
+    let callers: Vec<Caller> = (1..=4).map(caller_at).collect();
+    let connect = |caller: &Caller| caller.connect(to, "victim", &Trust::Insecure, token()).ok();
+    (0..of_a_host).flat_map(|_| callers.iter().filter_map(connect)).collect()
+}
+
+#[test]
+fn a_thousand_traces_do_not_fill_the_memory() {
+    let traces = Folder::new("memory-traces");
+    let victim = Victim::writing("reader", Some(&traces.0));
+    let before = victim.resident();
+    let mut sent = 0;
+    let most = most_resident(&victim, || {
+        let all = connect_from_four_hosts(victim.address, 250);
+        let open = |near: &Connection| near.open_flow(FlowConfig::default()).ok();
+        let flows: Vec<_> = all.iter().filter_map(open).collect();
+        let data = Bytes::from(vec![7; 1_000]);
+        // Records are written once a second: each buffer has those of many packets meanwhile.
+        for _ in 0..4 {
+            for flow in &flows {
+                let send = |_: &i32| flow.send_within(data.clone(), Wall::from_millis(100)).is_ok();
+                sent += (0..50).take_while(send).count();
+            }
+        }
+    });
+    let files = traces.files();
+    println!("{files} traces, {sent} units: from {before} to {most} kB");
+    // On a busy machine some handshakes fail.
+    assert!(files > 900 && sent > 100_000, "the attack runs: {files} traces, {sent} units");
+    assert!(most < MAX_RESIDENT_KB, "{most} kB");
+}
+
+/// All that an endpoint holds for others at once: connections, what closed ones leave unread, half-open
+/// ones, and all that may be received; with traces, a thousand of them.
+fn all_ends_together(traces: Option<&Path>) -> u64 {
+    let victim = Victim::writing("hoarder", traces);
+    let before = victim.resident();
+    let (opened, held) = (AtomicU64::new(0), AtomicU64::new(0));
+    let most = most_resident(&victim, || {
+        // With those that are half open as many as there may be.
+        let all = connect_from_four_hosts(victim.address, 500);
+        held.fetch_add(all.len() as u64, Ordering::Relaxed);
+        send_and_close(victim.address, 60);
+        std::thread::scope(|scope| {
+            scope.spawn(|| half_open(victim.address, &opened));
+            std::thread::sleep(Wall::from_secs(2));
+            // What is sent beyond the memory closes who sent it.
+            all.iter().rev().take(4).for_each(|near| fill(near, 60_000));
+        });
+    });
+    let (opened, held) = (opened.into_inner(), held.into_inner());
+    println!("{held} connections, {opened} half open: from {before} to {most} kB");
+    assert!(held > 1_500 && opened > 128, "the attack runs: {held}, {opened} half open");
+    most
+}
+
+#[test]
+fn all_ends_of_an_endpoint_together_do_not_fill_the_memory() {
+    let most = all_ends_together(None);
+    assert!(most < MAX_RESIDENT_KB, "{most} kB");
+    let traces = Folder::new("memory-together");
+    let most = all_ends_together(Some(&traces.0));
+    println!("with {} traces: {most} kB", traces.files());
+    assert!(most < MAX_RESIDENT_KB, "with traces: {most} kB");
 }

@@ -342,7 +342,7 @@ impl Network {
     }
 
     /// Does `work` in a node's namespace.
-    fn inside<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn inside<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
         let space = format!("/run/netns/{}", self.namespace(node));
         let enter = move || {
             let file = File::open(space).expect("a namespace");

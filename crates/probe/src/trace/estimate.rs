@@ -205,7 +205,8 @@ impl Recording {
             arrivals.push(arrival(number, packet, packet.at));
             before = Some((index, number));
         }
-        arrivals.sort_by_key(|arrival| (arrival.at, arrival.number));
+        // No two are equal; a stable sort would need half as much memory again.
+        arrivals.sort_unstable_by_key(|arrival| (arrival.at, arrival.number));
         arrivals
     }
 
@@ -234,7 +235,7 @@ impl Recording {
             fate.waited * 2.0 > longest[second] || fate.ahead * 2.0 > largest[second]
         };
         let (mut deep, mut shallow) = (Tally::default(), Tally::default());
-        for fate in &fates {
+        for fate in fates.iter().flatten() {
             if is_deep(fate) { deep.add(fate) } else { shallow.add(fate) }
         }
         let more = deep.share() - shallow.share();
@@ -242,14 +243,16 @@ impl Recording {
         let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
         let mut tallies = vec![Tally::default(); count.div_ceil(span)];
         let last = tallies.len() - 1;
-        for fate in fates.iter().filter(|fate| !(overflows && is_deep(fate))) {
+        let counted = |fate: &&Fate| !(overflows && is_deep(fate));
+        for fate in fates.iter().flatten().filter(counted) {
             tallies[(place_of(fate.left, window, count) / span).min(last)].add(fate);
         }
         (0..count).map(|place| tallies[place / span].share()).collect()
     }
 
-    /// What became of each packet up to the last that arrived.
-    fn fates(&self, arrivals: &[Arrival]) -> Vec<Fate> {
+    /// What became of each packet up to the last that arrived; none is missing. (A copy without
+    /// `Option` would be as large again.)
+    fn fates(&self, arrivals: &[Arrival]) -> Vec<Option<Fate>> {
         let Some(last) = arrivals.iter().map(|arrival| arrival.number).max() else {
             return Vec::new();
         };
@@ -267,22 +270,20 @@ impl Recording {
             ahead += arrival.bits;
         }
         // A lost packet was where those around it were: the longer queue of both counts.
-        let mut before = arrivals.first().map_or(0, |first| first.number);
-        let mut all = Vec::with_capacity(last + 1);
+        let mut before = fates[arrivals[0].number];
         let mut lost_since = 0;
         for number in 0..=last {
             let Some(fate) = fates[number] else {
                 lost_since += 1;
                 continue;
             };
-            let waited = fates[before].map_or(0.0, |before| before.waited).max(fate.waited);
-            let ahead = fates[before].map_or(0.0, |before| before.ahead).max(fate.ahead);
+            let waited = before.map_or(0.0, |before| before.waited).max(fate.waited);
+            let ahead = before.map_or(0.0, |before| before.ahead).max(fate.ahead);
             let lost = Fate { left: fate.left, waited, ahead, is_lost: true };
-            all.extend(std::iter::repeat_n(lost, lost_since));
-            all.push(fate);
-            (before, lost_since) = (number, 0);
+            fates[number - lost_since..number].fill(Some(lost));
+            (before, lost_since) = (Some(fate), 0);
         }
-        all
+        fates
     }
 }
 
@@ -321,10 +322,11 @@ fn second_of(left: i64) -> usize {
 }
 
 /// The largest value of the packets of each second and those beside it.
-fn most_by_second(fates: &[Fate], value: impl Fn(&Fate) -> f64) -> Vec<f64> {
-    let seconds = fates.iter().map(|fate| second_of(fate.left)).max().unwrap_or(0) + 1;
+fn most_by_second(fates: &[Option<Fate>], value: impl Fn(&Fate) -> f64) -> Vec<f64> {
+    let fates = || fates.iter().flatten();
+    let seconds = fates().map(|fate| second_of(fate.left)).max().unwrap_or(0) + 1;
     let mut most = vec![0.0_f64; seconds];
-    for fate in fates {
+    for fate in fates() {
         let second = &mut most[second_of(fate.left)];
         *second = value(fate).max(*second);
     }

@@ -62,8 +62,8 @@ pub enum Request {
         /// Where they send.
         session: Session,
     },
-    /// Reserve for flows to an address of this host, in place of what was reserved before.
-    /// Senders that are not known yet are waited for. [`Notice::ResvError`] and
+    /// Reserve for flows to an address of this host, in place of what this connection reserved before.
+    /// Connections can reserve for different senders of a session under FF. Senders that are not known yet are waited for. [`Notice::ResvError`] and
     /// [`Notice::Confirmed`] come to this connection.
     Reserve {
         /// Where they go.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ontempo_foundation::Time;
 use ontempo_reservation::local::Notice;
 use ontempo_reservation::machine::Machine;
-use ontempo_reservation::message::{AdSpec, Sender, Session, TrafficSpec};
+use ontempo_reservation::message::{AdSpec, Descriptor, Sender, Session, Style, TrafficSpec};
 
 use crate::applications::Id;
 use crate::routes::Kernel;
@@ -14,7 +14,7 @@ use crate::routes::Kernel;
 #[derive(Default)]
 pub(super) struct Owners {
     pub(super) senders: BTreeMap<(Session, Sender), Id>,
-    pub(super) receivers: BTreeMap<Session, Id>,
+    pub(super) receivers: BTreeMap<Session, BTreeMap<Id, Wanted>>,
     pub(super) watchers: BTreeSet<(Session, Id)>,
     /// How many of the three each connection has.
     held: BTreeMap<Id, usize>,
@@ -22,11 +22,44 @@ pub(super) struct Owners {
     pub(super) paths: BTreeMap<(Session, Sender), (TrafficSpec, Option<AdSpec>)>,
 }
 
+/// What applications reserve of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) style: Style,
+    pub(super) flows: Vec<Descriptor>,
+    pub(super) confirm: bool,
+}
+
+impl Wanted {
+    /// With what another application wants, whose senders are others; `None` unless each sender has a
+    /// reservation of its own.
+    fn join(mut self, other: &Self) -> Option<Self> {
+        let mut own = self.flows.iter().flat_map(|flow| &flow.filters);
+        let is_others = |sender| other.flows.iter().any(|flow| flow.filters.contains(sender));
+        let is_fixed = |one: &Self| one.style == Style::FixedFilter;
+        if !is_fixed(&self) || !is_fixed(other) || own.any(is_others) {
+            return None;
+        }
+        self.flows.extend(other.flows.iter().cloned());
+        self.confirm |= other.confirm;
+        Some(self)
+    }
+
+    /// Whether one of these flows is its own.
+    fn has_any(&self, flows: &[Descriptor]) -> bool {
+        let of = |flows: &[Descriptor]| -> BTreeSet<Sender> {
+            flows.iter().flat_map(|flow| flow.filters.iter().copied()).collect()
+        };
+        !of(&self.flows).is_disjoint(&of(flows))
+    }
+}
+
 /// Senders and reservations to end.
 #[derive(Default)]
 pub(super) struct Ending {
     senders: Vec<(Session, Sender)>,
-    receivers: Vec<Session>,
+    /// With what other applications have reserved of the session.
+    receivers: Vec<(Session, Option<Wanted>)>,
 }
 
 impl Owners {
@@ -34,11 +67,31 @@ impl Owners {
     pub(super) fn all_of(&self, id: Option<Id>) -> Ending {
         let is = |owner: &Id| id.is_none_or(|id| *owner == id);
         let senders = self.senders.iter().filter(|(_, owner)| is(owner));
-        let receivers = self.receivers.iter().filter(|(_, owner)| is(owner));
+        let receivers = self.receivers.iter().filter(|(_, owners)| owners.keys().any(is));
         Ending {
             senders: senders.map(|(key, _)| *key).collect(),
-            receivers: receivers.map(|(key, _)| *key).collect(),
+            receivers: receivers
+                .map(|(key, _)| (*key, id.and_then(|id| self.rest(key, id))))
+                .collect(),
         }
+    }
+
+    /// What all applications reserve of a session once this one wants `own`; `None` where they
+    /// contradict each other.
+    pub(super) fn joined(&self, session: &Session, id: Id, own: Wanted) -> Option<Wanted> {
+        self.others(session, id).try_fold(own, Wanted::join)
+    }
+
+    /// What applications other than this one have reserved of a session.
+    pub(super) fn rest(&self, session: &Session, id: Id) -> Option<Wanted> {
+        let mut others = self.others(session, id);
+        let first = others.next()?.clone();
+        others.try_fold(first, Wanted::join)
+    }
+
+    fn others(&self, session: &Session, id: Id) -> impl Iterator<Item = &Wanted> {
+        let all = self.receivers.get(session).into_iter().flatten();
+        all.filter(move |(owner, _)| **owner != id).map(|(_, wanted)| wanted)
     }
 
     pub(super) fn add_sender(&mut self, sender: (Session, Sender), id: Id) {
@@ -46,8 +99,12 @@ impl Owners {
         *self.held.entry(id).or_default() += usize::from(is_new);
     }
 
-    pub(super) fn add_receiver(&mut self, session: Session, id: Id) {
-        let is_new = self.receivers.insert(session, id).is_none();
+    pub(super) fn is_receiver(&self, session: &Session, id: Id) -> bool {
+        self.receivers.get(session).is_some_and(|owners| owners.contains_key(&id))
+    }
+
+    pub(super) fn add_receiver(&mut self, session: Session, id: Id, wanted: Wanted) {
+        let is_new = self.receivers.entry(session).or_default().insert(id, wanted).is_none();
         *self.held.entry(id).or_default() += usize::from(is_new);
     }
 
@@ -61,9 +118,13 @@ impl Owners {
         self.release(owner);
     }
 
-    pub(super) fn remove_receiver(&mut self, session: &Session) {
-        let owner = self.receivers.remove(session);
-        self.release(owner);
+    pub(super) fn remove_receiver(&mut self, session: &Session, id: Id) {
+        let Some(owners) = self.receivers.get_mut(session) else { return };
+        let was_there = owners.remove(&id).is_some();
+        if owners.is_empty() {
+            self.receivers.remove(session);
+        }
+        self.release(was_there.then_some(id));
     }
 
     fn release(&mut self, owner: Option<Id>) {
@@ -81,7 +142,10 @@ impl Owners {
     pub(super) fn forget(&mut self, id: Id) -> Vec<Session> {
         self.held.remove(&id);
         self.senders.retain(|_, owner| *owner != id);
-        self.receivers.retain(|_, owner| *owner != id);
+        self.receivers.retain(|_, owners| {
+            owners.remove(&id);
+            !owners.is_empty()
+        });
         let (gone, rest): (BTreeSet<_>, _) =
             core::mem::take(&mut self.watchers).into_iter().partition(|(_, owner)| *owner == id);
         self.watchers = rest;
@@ -106,10 +170,18 @@ impl Owners {
             Notice::PathError { sender, .. } => {
                 self.senders.get(&(*session, *sender)).copied().into_iter().collect()
             }
-            Notice::ResvError { .. } | Notice::Confirmed { .. } => {
-                self.receivers.get(session).copied().into_iter().collect()
+            Notice::ResvError { flow, .. } => {
+                self.receivers_of(session, std::slice::from_ref(flow))
             }
+            Notice::Confirmed { flows, .. } => self.receivers_of(session, flows),
         }
+    }
+
+    /// The applications whose flows these are: one alone has all of its session.
+    fn receivers_of(&self, session: &Session, flows: &[Descriptor]) -> BTreeSet<Id> {
+        let Some(owners) = self.receivers.get(session) else { return BTreeSet::new() };
+        let is_its = |(_, wanted): &(&Id, &Wanted)| owners.len() == 1 || wanted.has_any(flows);
+        owners.iter().filter(is_its).map(|(id, _)| *id).collect()
     }
 
     /// Records senders to this host.
@@ -126,10 +198,25 @@ impl Owners {
     }
 }
 
+/// An application has no more reservations of a session; others may.
+pub(super) fn leave(
+    machine: &mut Machine<Kernel>,
+    now: Time,
+    session: Session,
+    rest: Option<Wanted>,
+) {
+    // What is left was accepted before.
+    let kept = rest
+        .map(|rest| machine.reserve(now, session, rest.style, &rest.flows, rest.confirm).is_ok());
+    if kept != Some(true) {
+        machine.release(now, session);
+    }
+}
+
 impl Ending {
     pub(super) fn end(self, machine: &mut Machine<Kernel>, now: Time) {
-        for session in self.receivers {
-            machine.release(now, session);
+        for (session, rest) in self.receivers {
+            leave(machine, now, session, rest);
         }
         for (session, sender) in self.senders {
             machine.withdraw(now, session, sender);
@@ -139,7 +226,53 @@ impl Ending {
 
 #[cfg(test)]
 mod tests {
+    use ontempo_reservation::message::FlowSpec;
+
     use super::*;
+
+    fn sender(port: u16) -> Sender {
+        Sender { address: [192, 0, 2, 1].into(), port }
+    }
+
+    /// A reservation for each of these senders.
+    fn wanted(ports: &[u16]) -> Wanted {
+        let traffic =
+            TrafficSpec { rate: 1e4, burst: 4e3, peak: 1e4, smallest: 64, largest: 1_500 };
+        let flow = |port: &u16| Descriptor {
+            flowspec: FlowSpec::ControlledLoad(traffic),
+            filters: vec![sender(*port)],
+        };
+        let flows = ports.iter().map(flow).collect();
+        Wanted { style: Style::FixedFilter, flows, confirm: false }
+    }
+
+    #[test]
+    fn applications_reserve_for_different_senders_of_a_session_and_hear_of_their_own() {
+        let mut owners = Owners::default();
+        let session = Session { destination: [192, 0, 2, 2].into(), protocol: 17, port: 9 };
+        let ids = Id::some();
+        let joined = |owners: &Owners, id, wanted| owners.joined(&session, id, wanted);
+        for (id, port) in ids.into_iter().zip(1..) {
+            let all = joined(&owners, id, wanted(&[port])).expect("another sender");
+            assert_eq!(all.flows.len(), usize::from(port));
+            owners.add_receiver(session, id, wanted(&[port]));
+        }
+        // In place of its own before, but not with the sender of another, or with a style that shares.
+        assert_eq!(joined(&owners, ids[0], wanted(&[1, 7])).expect("its own").flows.len(), 4);
+        assert!(joined(&owners, ids[0], wanted(&[1, 2])).is_none());
+        let shared = Wanted { style: Style::SharedExplicit, ..wanted(&[8]) };
+        assert!(joined(&owners, ids[0], shared).is_none());
+        let flows = wanted(&[2]).flows;
+        let node = sender(2).address;
+        let recipients = owners.recipients(&Notice::Confirmed { session, flows, node });
+        assert_eq!(recipients, BTreeSet::from([ids[1]]));
+        assert_eq!(owners.rest(&session, ids[1]).expect("two").flows.len(), 2);
+        owners.forget(ids[0]);
+        owners.remove_receiver(&session, ids[1]);
+        assert!(owners.rest(&session, ids[2]).is_none());
+        owners.remove_receiver(&session, ids[2]);
+        assert_eq!((owners.receivers.len(), owners.held_by(ids.into_iter())), (0, 0));
+    }
 
     #[test]
     fn what_the_connections_of_a_user_have_is_counted_until_it_ends() {
@@ -150,14 +283,14 @@ mod tests {
         for port in 0..100 {
             // A change counts once.
             for _ in 0..2 {
-                owners.add_receiver(session(port), id);
+                owners.add_receiver(session(port), id, wanted(&[1]));
                 owners.add_sender((session(port), sender), id);
                 owners.add_watcher(session(port), id);
             }
         }
         assert_eq!(owners.held_by([id].into_iter()), 300);
-        owners.remove_receiver(&session(1));
-        owners.remove_receiver(&session(1));
+        owners.remove_receiver(&session(1), id);
+        owners.remove_receiver(&session(1), id);
         owners.remove_sender(&(session(1), sender));
         assert_eq!(owners.held_by([id].into_iter()), 298);
         assert_eq!(owners.forget(id).len(), 100);

@@ -7,6 +7,7 @@ use ontempo_reservation::local::{
 use ontempo_reservation::machine::{Event, InterfaceId};
 use rustix::event::PollFlags;
 
+use super::owners::{Wanted, leave};
 use super::state::{Daemon, SETTLING};
 use crate::applications::Id;
 
@@ -20,6 +21,9 @@ const ROOM: Room = Room { places: 1_000, bytes: 512 << 10 };
 const SHARE: &str = "the applications of this user have a quarter of the sessions that the node may \
                      have, which is their share";
 const OTHER_APPLICATION: &str = "another application of this host has this sender or reservation";
+const OTHER_RESERVATION: &str = "another application of this host has a reservation of this session that \
+                                 cannot stand beside this one: each sender needs one of its own (FF), at \
+                                 one application";
 
 impl Daemon<'_> {
     /// Something has come from an application, or may go to it.
@@ -133,24 +137,26 @@ impl Daemon<'_> {
                 self.machine.open(now, session);
             }
             Request::Reserve { session, style, flows, confirm } => {
-                if is_other(self.owners.receivers.get(&session)) {
-                    return refused(OTHER_APPLICATION);
-                }
-                let is_new = !self.owners.receivers.contains_key(&session);
-                if is_new && self.has_share(id) {
+                let own = Wanted { style, flows, confirm };
+                let Some(all) = self.owners.joined(&session, id, own.clone()) else {
+                    return refused(OTHER_RESERVATION);
+                };
+                if !self.owners.is_receiver(&session, id) && self.has_share(id) {
                     return refused(SHARE);
                 }
+                let Wanted { style, flows, confirm } = all;
                 if let Err(error) = self.machine.reserve(now, session, style, &flows, confirm) {
                     return refused(&error.to_string());
                 }
-                self.owners.add_receiver(session, id);
+                self.owners.add_receiver(session, id, own);
             }
             Request::Release { session } => {
-                if self.owners.receivers.get(&session) != Some(&id) {
+                if !self.owners.is_receiver(&session, id) {
                     return refused("this connection has no reservation for that session");
                 }
-                self.machine.release(now, session);
-                self.owners.remove_receiver(&session);
+                let rest = self.owners.rest(&session, id);
+                leave(&mut self.machine, now, session, rest);
+                self.owners.remove_receiver(&session, id);
             }
             Request::Status => return Answer::Status(Box::new(self.status())),
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration as Wall;
 
 use bytes::BytesMut;
@@ -48,6 +48,8 @@ struct ConnectionQueues {
     shared: Shared,
     outgoing: BTreeMap<FlowId, Arc<Mailbox<Outbox>>>,
     incoming: BTreeMap<FlowId, Arc<Mailbox<Inbox>>>,
+    /// Those of flows that have ended, as long as programs have them.
+    ended: Vec<Weak<Mailbox<Inbox>>>,
     /// Memory of the inboxes, in bytes.
     unprocessed: Arc<AtomicU64>,
     /// Flows that the peer does not allow yet, and who waits for them.
@@ -57,7 +59,8 @@ struct ConnectionQueues {
 impl ConnectionQueues {
     fn new(shared: Shared, unprocessed: Arc<AtomicU64>) -> Self {
         let (outgoing, incoming) = (BTreeMap::new(), BTreeMap::new());
-        Self { shared, outgoing, incoming, unprocessed, openings: VecDeque::new() }
+        let (ended, openings) = (Vec::new(), VecDeque::new());
+        Self { shared, outgoing, incoming, ended, unprocessed, openings }
     }
 }
 
@@ -138,8 +141,11 @@ impl EndpointDriver {
                 }
             }
             Event::FlowEnded { connection, flow, statistics } => {
-                let queues = self.connections.get_mut(&connection);
-                if let Some(inbox) = queues.and_then(|queues| queues.incoming.remove(&flow)) {
+                if let Some(queues) = self.connections.get_mut(&connection)
+                    && let Some(inbox) = queues.incoming.remove(&flow)
+                {
+                    queues.ended.retain(|inbox| inbox.strong_count() > 0);
+                    queues.ended.push(Arc::downgrade(&inbox));
                     inbox.change(|inbox| inbox.ended = Some(statistics));
                 }
             }
@@ -353,16 +359,15 @@ fn close_queues(queues: ConnectionQueues, closed: &Closed, discards: bool) {
     });
     let close = |inbox: &mut Inbox| {
         inbox.closed = Some(closed.clone());
-        if discards {
+        if discards && inbox.size().0 > 0 {
             inbox.clear();
+            // It did not arrive whole.
+            inbox.ended = None;
         }
     };
-    queues.incoming.values().for_each(|inbox| inbox.change(close));
-    queues.shared.change(|state| {
-        // Those that have ended are only here.
-        state.flows.iter().for_each(|(_, _, inbox)| inbox.change(close));
-        state.closed = Some(closed.clone());
-    });
+    let ended: Vec<_> = queues.ended.iter().filter_map(Weak::upgrade).collect();
+    queues.incoming.values().chain(&ended).for_each(|inbox| inbox.change(close));
+    queues.shared.change(|state| state.closed = Some(closed.clone()));
     for (_, reply) in queues.openings {
         let _ = reply.send(Err(Error::Closed(closed.clone())));
     }

@@ -280,3 +280,41 @@ fn closing_reaches_the_peer_and_ends_its_waits() {
     assert_eq!(message, "the connection is over: the peer closed: enough");
     assert!(near.open_flow(FlowConfig::default()).is_err());
 }
+
+#[test]
+fn what_closed_connections_leave_unread_is_bounded_also_of_flows_that_ended_and_seems_whole_to_nobody()
+ {
+    let configuration = Configuration {
+        receive_memory: ontempo_foundation::Bytes::new(1 << 20),
+        ..Configuration::default()
+    };
+    let (listener, trust) = listener(&Options { configuration, ..Options::default() });
+    let mut flows = Vec::new();
+    // A quarter of the memory is for what they leave: for the first of them.
+    for is_accepted in [true, true, false] {
+        let options = Options::default();
+        let near = connect(listener.local(), "localhost", &trust, token("open"), &options);
+        let near = near.expect("connected");
+        let far = listener.accept();
+        let flow = near.open_flow(FlowConfig::default()).expect("opened");
+        flow.send(content(1, 200_000)).expect("sent");
+        flow.finish();
+        let early = is_accepted.then(|| far.accept_flow().expect("a flow"));
+        assert!(flow.settled(SOON).is_some(), "it has arrived");
+        near.close("");
+        while far.is_closed().is_none() {
+            std::thread::sleep(Wall::from_millis(1));
+        }
+        flows.push(early.unwrap_or_else(|| far.accept_flow().expect("a flow")));
+    }
+    let got: Vec<_> = flows
+        .iter()
+        .map(|flow| {
+            let first = flow.receive().map(|delivery| matches!(delivery, Some(Delivery::Unit(_))));
+            first.map_err(|error| error.close_reason())
+        })
+        .collect();
+    let discarded = Err(Some(CloseReason::Done));
+    assert_eq!(got, [Ok(true), discarded, discarded]);
+    assert!(flows[0].receive().is_ok_and(|end| end.is_none()), "it arrived whole");
+}
