@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -230,6 +230,15 @@ impl Output {
         Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 
+    /// Writes a file beside the name and moves it there: a reader never sees half of it, and a failure
+    /// leaves what was there. A link at the name is replaced.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        replace(self.folder.as_fd(), &self.name, bytes)
+    }
+
     /// Whether there is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind() == Some(FileType::RegularFile)
@@ -283,6 +292,14 @@ impl OutputFolder {
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o666))?.into())
     }
 
+    /// Writes a file beside `name` and moves it there, as [`Output::replace`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        replace(self.0.as_fd(), OsStr::new(name), bytes)
+    }
+
     /// Removes a file.
     ///
     /// # Errors
@@ -292,10 +309,29 @@ impl OutputFolder {
     }
 }
 
+impl From<OutputFolder> for OwnedFd {
+    fn from(folder: OutputFolder) -> Self {
+        folder.0
+    }
+}
+
+fn replace(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let partial = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+    let flags = WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(0o666);
+    let mut file = File::from(rustix::fs::openat(folder, &partial, flags, mode)?);
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let moved = written.and_then(|()| Ok(rustix::fs::renameat(folder, &partial, folder, name)?));
+    if moved.is_err() {
+        // The error that is reported came first.
+        let _ = rustix::fs::unlinkat(folder, &partial, AtFlags::empty());
+    }
+    moved
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
     use std::path::PathBuf;
 
