@@ -1,4 +1,4 @@
-"""Folders for output, in a folder that others can write to. Another user needs the rights of root."""
+"""Folders for output, in a folder that others can write to; another user's need root."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.place import make_folder, open_folder
 

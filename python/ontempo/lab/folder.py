@@ -33,8 +33,10 @@ def unwritable(where: Path, error: OSError) -> UnfitEnvironmentError:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Lock a folder; raises `UnfitEnvironmentError` with its holder if it is in use, and `BadInputError`
-    if another user could have put it there."""
+    """Lock a folder; raises `UnfitEnvironmentError` with its holder if it is in use.
+
+    `BadInputError` if another user could have put it there.
+    """
     try:
         file = _lock_file(folder)
     except OSError as error:

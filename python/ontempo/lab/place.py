@@ -1,8 +1,9 @@
 """Folders that a user names for output, also where other users can write.
 
-In a folder of another user, or one that others can write to, such as /tmp, anybody may have put a link or
-a folder at the name. What belongs to another user there is refused, also a link on the way; links of this
-user and of root are followed. The Rust programs decide alike (`Output`, crates/transport).
+In a folder of another user, or one that others can write to, such as /tmp, anybody may have put a
+link or a folder at the name. What belongs to another user there is refused, also a link on the way;
+links of this user and of root are followed. The Rust programs decide alike (`Output`,
+crates/transport).
 """
 
 import os
@@ -101,6 +102,6 @@ def _check(path: Path, folder: int, entry: os.stat_result) -> None:
         return
     what = "link" if stat.S_ISLNK(entry.st_mode) else "folder"
     raise BadInputError(
-        f"{path}: a {what} of user {entry.st_uid} is there, or on the way, in a folder that others can "
-        "write to; choose a folder of your own"
+        f"{path}: a {what} of user {entry.st_uid} is there, or on the way, in a folder that others "
+        "can write to; choose a folder of your own"
     )
