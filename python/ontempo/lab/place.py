@@ -9,6 +9,7 @@ crates/transport).
 import os
 import stat
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 from ontempo.lab.errors import BadInputError
@@ -79,7 +80,9 @@ def _entry(folder: int, name: str) -> os.stat_result:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        os.mkdir(name, dir_fd=folder)
+        # Another program may make it, too.
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
 
