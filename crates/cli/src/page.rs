@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::arguments::Show;
 use crate::failure::Failure;
 use crate::output::{counted, emit, emit_json};
-use crate::place::{self, open_regular, output_failure};
+use crate::place::{self, is_of_another_user, open_regular, output_failure};
 
 /// The page's name if none is given.
 const NAME: &str = "show.html";
@@ -48,9 +48,11 @@ pub(crate) fn show(arguments: &Show) -> Result<(), Failure> {
     }
     let page = Page::of(runs);
     let html = page.html();
-    let place = Output::at(&output, false).map_err(|error| output_failure(&named, &error))?;
-    let written = place.replace(html.as_bytes());
-    written.map_err(|error| Failure::Environment(format!("cannot write {named}: {error}")))?;
+    let written = Output::at(&output, false).and_then(|place| place.replace(html.as_bytes()));
+    written.map_err(|error| match is_of_another_user(&error) {
+        true => output_failure(&named, &error),
+        false => Failure::Environment(format!("cannot write {named}: {error}")),
+    })?;
     let contents = page.contents();
     if arguments.json {
         emit_json(&json!({
