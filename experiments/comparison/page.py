@@ -13,6 +13,7 @@ import polars as pl
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.figure_pdf import LOOK, draw
 from ontempo.lab.folder import replace_part, unwritable
+from ontempo.lab.place import make_folder
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
 from .contenders import Contender
@@ -163,7 +164,7 @@ def write_plots(drawn: Mapping[str, Figure], folder: File) -> None:
     except ModuleNotFoundError as error:
         raise UnfitEnvironmentError("--page needs the package matplotlib") from error
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with context(LOOK):
             for name, figure in drawn.items():
                 canvas = Canvas(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained")

@@ -19,6 +19,7 @@ from ontempo.lab.beside import with_twins
 from ontempo.lab.cells import Measurement
 from ontempo.lab.claims import Scale
 from ontempo.lab.errors import LabError
+from ontempo.lab.place import make_folder
 from ontempo.lab.real_time import Emulation
 from ontempo.lab.study import Cell
 
@@ -156,10 +157,10 @@ def main(arguments: Sequence[str]) -> None:
     if len(arguments) != 3 or arguments[0] not in APPLICATIONS:
         raise SystemExit(__doc__)
     folder = Path(arguments[2])
-    folder.mkdir(parents=True, exist_ok=True)
     cell = played_cell(APPLICATIONS[arguments[0]], arguments[1], "quick")
     assert cell.real is not None
     try:
+        make_folder(folder)
         cell.real.write(cell, folder)
     except LabError as error:
         sys.exit(f"error: {error}")

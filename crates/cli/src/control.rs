@@ -32,8 +32,12 @@ const MAX_COMMAND: usize = 4096;
 /// Time from the connection to the end of the answer.
 const MAX_TIME: Duration = Duration::from_secs(5);
 
-/// Pause after a connection that took the place of another, or was refused: who makes them without
-/// end gets 500 a second.
+/// Connections that wait to be accepted; further ones wait to connect. Who makes them without end
+/// makes others wait for so many.
+const MAX_WAITING: i32 = 64;
+
+/// Pause after each connection: who makes them without end gets 500 a second, also if each ends at
+/// once or is refused.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// What a client asks for.
@@ -132,7 +136,7 @@ impl Drop for Control {
             // A panic was shown.
             let _ = thread.join();
         }
-        // It may have been removed already.
+        // In a folder into which root alone writes. It may have been removed already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -144,7 +148,8 @@ fn users() -> Vec<u32> {
 }
 
 /// A socket to which only root and `user` may connect. One that a killed run left is replaced: the
-/// run's lock is held.
+/// run's lock is held. Names stay what they are: root alone writes into the folder, which
+/// [`control_socket`] has checked.
 fn listen(path: &PathBuf, user: Option<u32>) -> io::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket()) {
         fs::remove_file(path)?;
@@ -155,6 +160,7 @@ fn listen(path: &PathBuf, user: Option<u32>) -> io::Result<UnixListener> {
     let listener = bound?;
     chown(path, user, None)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    rustix::net::listen(&listener, MAX_WAITING)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -234,7 +240,7 @@ impl Server {
         }
     }
 
-    /// Accepts one connection, if one waits.
+    /// Accepts one connection, if one waits; the next one only after a pause.
     ///
     /// # Errors
     /// One that the next call would return too, such as that descriptors have run out.
@@ -244,15 +250,14 @@ impl Server {
             Err(error) if is_wait(&error) || is_of_one_connection(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
+        self.accept_at = Instant::now() + PAUSE;
         let may =
             socket_peercred(&stream).is_ok_and(|peer| self.users.contains(&peer.uid.as_raw()));
         if !may || stream.set_nonblocking(true).is_err() {
-            thread::sleep(PAUSE);
             return Ok(());
         }
         if self.clients.len() >= MAX_CLIENTS {
             self.clients.remove(0);
-            thread::sleep(PAUSE);
         }
         let since = Instant::now();
         self.clients.push(Client { stream, since, received: Vec::new(), unsent: None });

@@ -21,7 +21,7 @@ use crate::emulated_traces::Traces;
 use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
-use crate::place::check_output;
+use crate::place::begin_run;
 use crate::progress::RealTimeProgress;
 use crate::running::{Running, code_of, command};
 use crate::runs::Finished;
@@ -83,15 +83,21 @@ fn run(
     let options = options(seed, &arguments.hosts);
     let mut emulation = Emulation::new(scenario, options)?;
     emulation.warnings().iter().for_each(|warning| write_stderr(warning));
-    check_output(&format!("--out {}", out.display()), out)?;
-    let mut files = RunFolder::begin(out).map_err(writing)?;
-    let traces = Traces::begin(&mut emulation, &mut files, traces, out)?;
+    let mut files = begin_run(out)?;
+    let traces = Traces::begin(&mut emulation, &mut files, traces, out, control)?;
     let commands = arguments.control.then(|| take_commands(&mut emulation)).transpose()?;
     let progress = RealTimeProgress::start(scenario);
     let results = emulation.run(control);
     progress.end();
     drop(commands);
-    let traces = traces.finish()?;
+    let traces = match traces.finish() {
+        Err(failure @ Failure::Interrupted(_)) => {
+            // To remove files would hang, too; the next run does.
+            std::mem::forget(files);
+            return Err(failure);
+        }
+        ended => ended?,
+    };
     let Results { tables, report, logs, changed } = results?;
     report.warnings().iter().for_each(|warning| write_stderr(warning));
     for log in &logs {
@@ -103,11 +109,8 @@ fn run(
         write_repeat(&mut files, &changed, arguments.hosts.ipv6).map_err(writing)?;
     }
     let manifest = Manifest::new(scenario, seed, &tables, work(&report), &traces).to_text()?;
-    let earlier = StoredManifest::read(out).ok().flatten();
+    files.replaces(StoredManifest::traces_besides(out, &traces));
     files.keep(Some(&manifest)).map_err(writing)?;
-    if let Some(earlier) = earlier {
-        earlier.remove_other_traces(out, &traces);
-    }
     Ok((Finished { seed, folder: out.to_owned(), summary: Summary::of(&tables) }, report))
 }
 

@@ -1,6 +1,5 @@
 //! `run.json`: the contents of a run's folder, its scenario and seed.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -134,16 +133,14 @@ impl StoredManifest {
         serde_json::from_str(&text).map(Some).map_err(|error| failure(&error))
     }
 
-    /// Removes the traces of this run from `folder`, except those in `traces`.
-    pub(crate) fn remove_other_traces(&self, folder: &Path, traces: &[TraceEntry]) {
-        for old in &self.traces {
-            // A name with a path was not written by us.
-            let is_ours = old.file.ends_with(".pcapng") && !old.file.contains('/');
-            if is_ours && traces.iter().all(|new| new.file != old.file) {
-                // No manifest lists it any more; a failure to remove it does no harm.
-                let _ = fs::remove_file(folder.join(&old.file));
-            }
-        }
+    /// The files of the traces of the run in `folder`, if there is one, without those of `traces`.
+    pub(crate) fn traces_besides(folder: &Path, traces: &[TraceEntry]) -> Vec<String> {
+        // An unreadable manifest is not ours, so it lists no traces of ours.
+        let earlier = Self::read(folder).ok().flatten();
+        let files = earlier.into_iter().flat_map(|earlier| earlier.traces).map(|old| old.file);
+        // A name with a path was not written by us.
+        let is_ours = |file: &String| file.ends_with(".pcapng") && !file.contains('/');
+        files.filter(|old| is_ours(old) && traces.iter().all(|new| new.file != *old)).collect()
     }
 }
 

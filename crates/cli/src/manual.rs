@@ -1,11 +1,10 @@
 //! `ontempo manual`: the manual pages and the shell completions, from the definition of the command
 //! line.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use ontempo_transport::OutputFolder;
 
@@ -25,25 +24,33 @@ pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
 }
 
 fn write(folder: &Path) -> io::Result<()> {
-    let command = Arguments::command();
-    let pages = folder.join("man/man1");
-    OutputFolder::create(&pages)?;
-    clap_mangen::generate_to(command.clone(), &pages)?;
+    let mut command = Arguments::command();
     for (shell, place) in COMPLETIONS {
-        let file = folder.join(place);
-        OutputFolder::create(file.parent().unwrap_or(folder))?;
-        clap_complete::generate(
-            shell,
-            &mut command.clone(),
-            "ontempo",
-            &mut fs::File::create(file)?,
-        );
+        let (below, name) = place.rsplit_once('/').unwrap_or(("", place));
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command.clone(), "ontempo", &mut text);
+        OutputFolder::create(&folder.join(below))?.replace(name, &text)?;
     }
-    Ok(())
+    command = command.disable_help_subcommand(true);
+    command.build();
+    write_pages(&command, &OutputFolder::create(&folder.join("man/man1"))?)
+}
+
+/// Writes the page of `command`, and those of the commands below it.
+fn write_pages(command: &Command, folder: &OutputFolder) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, folder)?;
+    }
+    let page = clap_mangen::Man::new(command.clone());
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    folder.replace(&page.get_filename(), &text)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// The names of the pages of `command` and of those below it.

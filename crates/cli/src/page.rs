@@ -1,17 +1,17 @@
 //! `ontempo show`: one HTML page of runs.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ontempo_page::{Contents, MAX_RUNS, Page, PageError, Run, is_page, read};
+use ontempo_transport::Output;
 use serde_json::json;
 
 use crate::arguments::Show;
 use crate::failure::Failure;
 use crate::output::{counted, emit, emit_json};
-use crate::place::{self, open_regular};
+use crate::place::{self, is_of_another_user, open_regular, output_failure};
 
 /// The page's name if none is given.
 const NAME: &str = "show.html";
@@ -33,7 +33,8 @@ impl From<PageError> for Failure {
 
 pub(crate) fn show(arguments: &Show) -> Result<(), Failure> {
     let output = output(arguments);
-    place::check_output(&output.display().to_string(), &output)?;
+    let named = output.display().to_string();
+    place::check_output(&named, &output)?;
     check_output(&output, arguments.force)?;
     let mut runs: Vec<Run> = Vec::new();
     for path in &arguments.runs {
@@ -47,8 +48,10 @@ pub(crate) fn show(arguments: &Show) -> Result<(), Failure> {
     }
     let page = Page::of(runs);
     let html = page.html();
-    write(&output, &html).map_err(|error| {
-        Failure::Environment(format!("cannot write {}: {error}", output.display()))
+    let written = Output::at(&output, false).and_then(|place| place.replace(html.as_bytes()));
+    written.map_err(|error| match is_of_another_user(&error) {
+        true => output_failure(&named, &error),
+        false => Failure::Environment(format!("cannot write {named}: {error}")),
     })?;
     let contents = page.contents();
     if arguments.json {
@@ -92,23 +95,6 @@ fn check_output(path: &Path, force: bool) -> Result<(), Failure> {
         ))),
         Err(error) => Err(Failure::Environment(format!("cannot read {}: {error}", path.display()))),
     }
-}
-
-/// Writes the page beside its place, then moves it there: a reader never sees half of it, and a
-/// failure leaves the earlier one.
-fn write(path: &Path, html: &str) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let partial = format!(".{}.{}", name.to_string_lossy(), std::process::id());
-    let partial = folder.unwrap_or(Path::new(".")).join(partial);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&partial)?;
-    let written = file.write_all(html.as_bytes()).and_then(|()| file.sync_all());
-    let moved = written.and_then(|()| fs::rename(&partial, path));
-    if moved.is_err() {
-        // The error that is reported came first.
-        let _ = fs::remove_file(&partial);
-    }
-    moved
 }
 
 fn sentences(output: &Path, bytes: usize, contents: &Contents) -> String {

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use ontempo_transport::Output;
+use ontempo_simulator::RunFolder;
+use ontempo_transport::{Output, OutputFolder};
 use rustix::fs::OFlags;
 
 use crate::failure::Failure;
@@ -33,6 +34,20 @@ pub(crate) fn check_output(named: &str, path: &Path) -> Result<(), Failure> {
         Err(failure @ Failure::Input(_)) => Err(failure),
         _ => Ok(()),
     }
+}
+
+/// Begins a run in the folder of `--out`, which is opened once: what is checked is what is written to,
+/// whatever takes its name.
+pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
+    let made = !out.exists();
+    let path = out.display();
+    let folder = OutputFolder::create(out).map_err(|error| {
+        if is_of_another_user(&error) {
+            return output_failure(&format!("--out {path}"), &error);
+        }
+        Failure::Environment(format!("cannot write {path}: {error}"))
+    })?;
+    RunFolder::begin_in(folder.into(), out, made).map_err(|error| Failure::writing(&error))
 }
 
 /// Opens a file of a run for reading. A named pipe in its place, which would have to be waited for, is an

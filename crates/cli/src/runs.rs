@@ -12,6 +12,7 @@ use ontempo_simulator::{Control, RunFolder, Simulation};
 
 use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, TraceEntry, WorkEntry};
+use crate::place::begin_run;
 use crate::progress::Progress;
 use crate::summary::Summary;
 
@@ -158,7 +159,7 @@ fn run<'a>(
 ) -> Result<Option<Written<'a>>, Failure> {
     let writing = |error| Failure::writing(&error);
     let mut simulation = Simulation::new(&plan.scenario, seed)?;
-    let mut files = RunFolder::begin(folder).map_err(writing)?;
+    let mut files = begin_run(folder)?;
     let mut open = Vec::new();
     for (link, name) in &plan.traces {
         let file = files.create(name).map_err(writing)?;
@@ -187,13 +188,9 @@ fn run<'a>(
 impl Written<'_> {
     /// Puts the files on disk and under their final names.
     fn keep(self) -> Result<Finished, Failure> {
-        let Self { seed, folder, files, manifest, traces, summary } = self;
-        // An unreadable manifest is not ours, so it lists no traces of ours.
-        let earlier = StoredManifest::read(folder).ok().flatten();
+        let Self { seed, folder, mut files, manifest, traces, summary } = self;
+        files.replaces(StoredManifest::traces_besides(folder, &traces));
         files.keep(Some(&manifest)).map_err(|error| Failure::writing(&error))?;
-        if let Some(earlier) = earlier {
-            earlier.remove_other_traces(folder, &traces);
-        }
         Ok(Finished { seed, folder: folder.to_owned(), summary })
     }
 }

@@ -11,8 +11,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::thread::sleep;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -330,6 +332,36 @@ fn clients_that_hang_or_flood_take_no_packet_and_no_place_from_others() {
     assert_eq!(counts(&flows, "dropped_packets"), [0]);
     let (sent, got) = (counts(&flows, "sent_packets")[0], counts(&flows, "delivered_packets")[0]);
     assert!(sent > 2_400 && sent - got < 20, "{got} of {sent} arrived");
+}
+
+#[test]
+fn connections_that_end_at_once_are_limited_in_rate_and_keep_nobody_out() {
+    if !can_emulate() {
+        return;
+    }
+    let quiet = LOAD.replace("\"500 us\"", "\"2 ms\"");
+    let place = Place::new("hasty", &quiet);
+    let running = Controlled::start(&place, &[], None);
+    let (socket, stop) = (running.socket(), Arc::new(AtomicBool::new(false)));
+    let flood = {
+        let stop = stop.clone();
+        thread::spawn(move || {
+            let (begun, mut count) = (Instant::now(), 0_u32);
+            while !stop.load(Ordering::Relaxed) {
+                count += u32::from(UnixStream::connect(&socket).is_ok());
+            }
+            (count, begun.elapsed().as_secs_f64())
+        })
+    };
+    for rate in [5, 6, 7] {
+        running.link(&["bottleneck", &format!("rate={rate} Mbit/s")]).succeeds();
+        sleep(Duration::from_millis(300));
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (count, seconds) = flood.join().expect("it ends");
+    running.end();
+    assert!(f64::from(count) < 600.0 * seconds + 300.0, "{count} connections in {seconds} s");
+    assert_eq!(table(&place, "out", "events").num_rows(), 3);
 }
 
 /// Processor time that the thread of the control has used, in hundredths of a second.

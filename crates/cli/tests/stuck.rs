@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Killed, Place, interrupt};
+use common::{Killed, ListeningProgram, Place, interrupt};
 use ontempo_qos::{QosListener, QosOptions};
 
 /// Presses Ctrl-C: how long the program goes on, its exit code and standard error.
@@ -151,4 +152,27 @@ fn a_receiver_into_a_named_pipe_that_nobody_reads_ends_on_ctrl_c() {
     let (code, printed) = interrupted(receiver, Duration::from_millis(2_500));
     assert_eq!(code, Some(130), "{printed}");
     assert!(printed.contains("--to fifo: interrupted; no program has opened it"), "{printed}");
+}
+
+#[test]
+fn a_recording_into_a_named_pipe_that_nobody_reads_ends_on_ctrl_c() {
+    let place = Place::new("stuck-recording", "");
+    let path = place.path("up.csv");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.is_ok_and(|made| made.success()), "mkfifo");
+    // Full already.
+    let mut reader = fs::File::options();
+    let mut reader =
+        reader.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path).expect("open");
+    while reader.write(&[b'x'; 4096]).is_ok() {}
+    let words = ["probe", "--listen", "127.0.0.1:0"];
+    let listener = ListeningProgram::start(&place, &words);
+    let words = ["probe", &listener.local, "--trace", "up.csv", "--max-rate", "2 Mbit/s"];
+    let recorder = Killed(spawn(&place, &words));
+    std::thread::sleep(Duration::from_millis(2_500));
+    let (code, printed) = interrupted(recorder, Duration::from_millis(4_000));
+    assert_eq!(code, Some(130), "{printed}");
+    let sentence = "interrupted while --trace up.csv takes nothing: at least ";
+    assert!(printed.contains(sentence), "{printed}");
+    assert!(printed.contains(" bytes of the recording are not written"), "{printed}");
 }

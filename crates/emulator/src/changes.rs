@@ -1,7 +1,7 @@
 //! Changes of links while an emulation runs: who asks, and the forwarding thread that applies them.
 //!
-//! A change is an event of the scenario at a time shortly ahead. The link's new schedule is laid out
-//! as that of a run whose scenario has the event from the start, and handed to the forwarding thread,
+//! A change is an event of the scenario at a time shortly ahead. The link's new schedule, and no other,
+//! is laid out as that of a run whose scenario has the event from the start, and handed to the forwarding thread,
 //! which replaces the link's schedule before that time. So a change does exactly what the same event
 //! in the scenario's file does.
 
@@ -190,16 +190,15 @@ impl Links {
             if state.is_over || since >= state.scenario.duration {
                 return Err(NotChanged::Over);
             }
-            let changed = state.scenario.with_change(since, link, settings);
-            let changed = changed.map_err(|error| wrong(&error))?;
+            let event = state.scenario.change(since, link, settings);
+            let event = event.map_err(|error| wrong(&error))?;
             let place = place.ok_or_else(|| wrong(&format!("link: there is no link `{link}`")))?;
-            let layout = changed.layout(self.0.seed).map_err(|error| wrong(&error))?;
-            let Some(schedule) = layout.links[place].schedule.clone() else {
+            let Some(schedule) = state.scenario.schedule_with(&event, self.0.seed) else {
                 return Err(wrong(&format!("link `{link}`: its values cannot be laid out")));
             };
             if self.send(place, schedule.clone(), at)? {
                 state.links[place].schedule = Some(schedule);
-                state.scenario = changed;
+                state.scenario.events.push(event);
                 return Ok(at);
             }
         }

@@ -70,16 +70,22 @@ impl<'a> Emulation<'a> {
         self.namespaces.lock.run()
     }
 
-    /// Writes the packets that cross the link `link` to `out` as they pass, as pcapng.
+    /// Writes the packets that cross the link `link` to `out` as they pass, as pcapng, of a run that
+    /// `control` cancels.
     ///
     /// # Errors
     /// If there is no such link, or `out` cannot be written.
-    pub fn trace(&mut self, link: &str, out: File) -> Result<Trace, EmulationError> {
+    pub fn trace(
+        &mut self,
+        link: &str,
+        out: File,
+        control: &Control,
+    ) -> Result<Trace, EmulationError> {
         let place = self.layout.links.iter().position(|laid| laid.name == link);
         let place = place
             .ok_or_else(|| EmulationError::Input(format!("--trace: there is no link `{link}`")))?;
         let until = Time::ZERO + self.scenario.duration;
-        let (tap, trace) = Tap::new(link, &self.layout, until, out)
+        let (tap, trace) = Tap::new(link, &self.layout, until, out, control.flag())
             .map_err(|error| EmulationError::system(&format!("the trace of {link}"), &error))?;
         self.taps.push((place, tap));
         Ok(trace)

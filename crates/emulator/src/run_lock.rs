@@ -9,8 +9,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::error::EmulationError;
 use crate::iproute;
@@ -24,6 +27,10 @@ const CONTROL: &str = ".control";
 
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
+
+/// How often, and how long apart, a lock is tried that another process has.
+const LOCK_ATTEMPTS: u32 = 10;
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often the kernel retransmits for a TCP socket without an owner.
 const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
@@ -51,15 +58,11 @@ impl RunLock {
         let path = folder.join(run);
         let failed = |error: io::Error| EmulationError::system(&path.display(), &error);
         fs::create_dir_all(folder).and_then(|()| check(folder)).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        // Whoever can open it can lock it: nobody but root may.
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(failed)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let Some(file) = lock(&path, open_or_make).map_err(failed)? else {
             return Err(EmulationError::Input(format!(
                 "a run called `{run}` is active; wait for its end, or choose another name with --name"
             )));
-        }
+        };
         Ok(Self { run: run.to_owned(), path, file, namespaces: Vec::new() })
     }
 
@@ -90,7 +93,8 @@ impl RunLock {
     pub(crate) fn clear(&mut self) {
         let all_removed = remove(&self.run, &self.namespaces);
         self.namespaces.clear();
-        if all_removed {
+        // Once it is removed, the name may be that of another run's.
+        if all_removed && is_named(&self.file, &self.path).unwrap_or(false) {
             // If it stays, the next start removes it.
             let _ = fs::remove_file(&self.path);
         }
@@ -100,6 +104,39 @@ impl RunLock {
 impl Drop for RunLock {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// Opens a run's file, which is made if it is missing.
+fn open_or_make(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // Whoever can open it can lock it: nobody but root may.
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// Opens and locks the file at `path`, whose name then stays; `None` if another has the lock. A start
+/// that looks for leftovers has it for a moment, and may remove the file between the two.
+fn lock(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Option<File>> {
+    for _ in 0..LOCK_ATTEMPTS {
+        let file = open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_named(&file, path)? => return Ok(Some(file)),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK | Errno::INTR) => sleep(LOCK_INTERVAL),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `path` is the name of `file`, not that of another or of none.
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -241,6 +278,10 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
+        // Its owner has ended since, and the name may be that of an active run.
+        if !is_named(&file, &path)? {
+            continue;
+        }
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let namespaces: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -298,5 +339,34 @@ mod tests {
         symlink(&folder, &link).unwrap();
         assert!(check(&link).is_err());
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_that_of_the_file_which_has_the_name() {
+        let path = std::env::temp_dir().join(format!("ontempo-lock-{}", std::process::id()));
+        let opened = std::cell::Cell::new(0);
+        // Another start takes the file for a leftover, between its opening and its locking.
+        let removed_twice = |path: &Path| {
+            let file = open_or_make(path)?;
+            opened.set(opened.get() + 1);
+            if opened.get() <= 2 {
+                fs::remove_file(path)?;
+            }
+            Ok(file)
+        };
+        let one = lock(&path, removed_twice).unwrap().expect("nobody has it");
+        assert_eq!(opened.get(), 3);
+        assert!(is_named(&one, &path).unwrap());
+        assert!(lock(&path, open_or_make).unwrap().is_none(), "two have the lock");
+        drop(one);
+        // Who removes its file twice does not remove that of the next run of its name.
+        let file = lock(&path, open_or_make).unwrap().expect("nobody has it");
+        let namespaces = Vec::new();
+        let mut ended = RunLock { run: "ended".to_owned(), path: path.clone(), file, namespaces };
+        ended.clear();
+        let next = lock(&path, open_or_make).unwrap().expect("nobody has it");
+        drop(ended);
+        assert!(is_named(&next, &path).unwrap(), "the next run's file is gone");
+        fs::remove_file(path).unwrap();
     }
 }

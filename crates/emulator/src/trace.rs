@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration as Wall;
 
 use ontempo_foundation::Time;
 use ontempo_runtime::{End, pcapng};
@@ -22,6 +23,11 @@ const MAX_BLOCKS: usize = 128;
 /// Bytes of a packet's block beside the packet itself, at most.
 const HEADERS: usize = 40;
 
+/// Interval at which the end of a trace is looked for, and for how many of these a disk that takes
+/// nothing is waited for once the run is cancelled: 1 s.
+const STEP: Wall = Wall::from_millis(50);
+const PATIENCE: u32 = 20;
+
 /// Packets are recorded whole.
 const NO_LIMIT: u32 = 0;
 
@@ -31,6 +37,7 @@ const NO_LIMIT: u32 = 0;
 pub struct Trace {
     writing: JoinHandle<io::Result<()>>,
     counts: Arc<Counts>,
+    cancelled: Arc<AtomicBool>,
 }
 
 /// Packets of a finished trace.
@@ -46,14 +53,30 @@ pub struct Traced {
 struct Counts {
     packets: AtomicU64,
     missed: AtomicU64,
+    /// Blocks on their way to the disk.
+    waiting: AtomicUsize,
+    /// Blocks that are written.
+    written: AtomicUsize,
 }
 
 impl Trace {
-    /// Waits until all is written; to be called after the run.
+    /// Waits until all is written; to be called after the run. If that is cancelled, it ends though the
+    /// disk hangs, and its thread with the program.
     ///
     /// # Errors
-    /// If a write failed, such as on a full disk.
+    /// If a write failed, such as on a full disk; [`TimedOut`](io::ErrorKind::TimedOut) if the run is
+    /// cancelled and the disk took nothing for 1 s.
     pub fn finish(self) -> io::Result<Traced> {
+        let (mut last, mut silent) = (0, 0);
+        while !self.writing.is_finished() {
+            let written = self.counts.written.load(Ordering::Relaxed);
+            let is_waited_for = written != last || !self.cancelled.load(Ordering::Relaxed);
+            (last, silent) = (written, if is_waited_for { 0 } else { silent + 1 });
+            if silent > PATIENCE {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(STEP);
+        }
         self.writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Ok(Traced { packets: read(&self.counts.packets), missed: read(&self.counts.missed) })
@@ -63,7 +86,7 @@ impl Trace {
 /// The forwarding thread's side of a trace.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    blocks: SyncSender<Vec<u8>>,
+    blocks: Sender<Vec<u8>>,
     block: Vec<u8>,
     counts: Arc<Counts>,
     /// The end of the run: later departures are not written.
@@ -71,7 +94,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// Begins a trace of the link `name` in `out`.
+    /// Begins a trace of the link `name` in `out`, of a run that `cancelled` ends.
     ///
     /// # Errors
     /// If `out` cannot be written, or the system refuses a thread.
@@ -80,16 +103,19 @@ impl Tap {
         layout: &Layout,
         until: Time,
         mut out: File,
+        cancelled: Arc<AtomicBool>,
     ) -> io::Result<(Self, Trace)> {
         let mut head = Vec::new();
         pcapng::begin(&mut head, name, NO_LIMIT)?;
         pcapng::names(&mut head, &names(layout))?;
         out.write_all(&head)?;
-        let (blocks, filled) = sync_channel(MAX_BLOCKS);
-        let writing =
-            thread::Builder::new().name("trace".to_owned()).spawn(move || write(out, &filled))?;
+        let (blocks, filled) = channel();
         let counts = Arc::new(Counts::default());
-        let trace = Trace { writing, counts: counts.clone() };
+        let (counted, is_in_vain) = (counts.clone(), cancelled.clone());
+        let writing = thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || write(out, &filled, &counted, &is_in_vain))?;
+        let trace = Trace { writing, counts: counts.clone(), cancelled };
         Ok((Self { blocks, block: Vec::with_capacity(BLOCK), counts, until }, trace))
     }
 
@@ -109,32 +135,42 @@ impl Tap {
 
     /// Passes the block on; false if there is no room for it.
     fn pass_on(&mut self) -> bool {
-        let block = std::mem::take(&mut self.block);
-        match self.blocks.try_send(block) {
-            Ok(()) => {
-                self.block = Vec::with_capacity(BLOCK);
-                true
-            }
-            Err(TrySendError::Full(block) | TrySendError::Disconnected(block)) => {
-                self.block = block;
-                false
-            }
+        // Only this thread adds to them.
+        if self.counts.waiting.load(Ordering::Relaxed) >= MAX_BLOCKS {
+            return false;
         }
+        let block = std::mem::replace(&mut self.block, Vec::with_capacity(BLOCK));
+        self.send(block)
+    }
+
+    /// Whether the thread that writes has not ended.
+    fn send(&self, block: Vec<u8>) -> bool {
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        self.blocks.send(block).is_ok()
     }
 }
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        // After the run there is time to wait. A thread that has ended has an error to tell.
-        let _ = self.blocks.send(std::mem::take(&mut self.block));
+        // One more than may wait: the disk may hang. A thread that has ended has an error to tell.
+        let block = std::mem::take(&mut self.block);
+        self.send(block);
     }
 }
 
-fn write(mut out: File, filled: &Receiver<Vec<u8>>) -> io::Result<()> {
+fn write(
+    mut out: File,
+    filled: &Receiver<Vec<u8>>,
+    counts: &Counts,
+    is_in_vain: &AtomicBool,
+) -> io::Result<()> {
     for block in filled {
         out.write_all(&block)?;
+        counts.waiting.fetch_sub(1, Ordering::Relaxed);
+        counts.written.fetch_add(1, Ordering::Relaxed);
     }
-    out.sync_all()
+    // The files of a cancelled run are removed.
+    if is_in_vain.load(Ordering::Relaxed) { Ok(()) } else { out.sync_all() }
 }
 
 /// The hosts' names by address, in both versions of IP.
@@ -148,4 +184,45 @@ fn names(layout: &Layout) -> Vec<(IpAddr, String)> {
         })
     };
     layout.flows.iter().enumerate().flat_map(of_flow).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const SCENARIO: &str = r#"
+duration = "5 s"
+topology = { kind = "dumbbell", bottleneck = { rate = "8 Mbit/s", delay = "10 ms" }, access = { rate = "1 Gbit/s", delay = "1 ms" } }
+flows = { a = { application = { kind = "cbr", rate = "1 Mbit/s" }, transport = { kind = "udp" } } }
+"#;
+
+    #[test]
+    fn a_trace_to_a_disk_that_hangs_ends_once_the_run_is_cancelled() {
+        // A pipe that nobody reads takes 64 KiB, and then nothing.
+        let (reader, writer) = io::pipe().unwrap();
+        let layout = ontempo_scenario::parse(SCENARIO, "s.toml").unwrap().layout(1).unwrap();
+        let out = File::from(OwnedFd::from(writer));
+        let cancelled = Arc::<AtomicBool>::default();
+        let (mut tap, trace) =
+            Tap::new("bottleneck", &layout, Time::NEVER, out, cancelled.clone()).unwrap();
+        let counts = trace.counts.clone();
+        for _ in 0..MAX_BLOCKS * BLOCK / 60_000 * 2 {
+            tap.departs(Time::ZERO, &[0; 60_000]);
+        }
+        assert!(counts.missed.load(Ordering::Relaxed) > 0, "the memory has no end");
+        assert!(counts.waiting.load(Ordering::Relaxed) <= MAX_BLOCKS);
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(tap);
+            cancelled.store(true, Ordering::Relaxed);
+            done.send(trace.finish())
+        });
+        let ended = ended.recv_timeout(Wall::from_secs(20)).expect("it ends");
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(reader);
+    }
 }

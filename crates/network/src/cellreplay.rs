@@ -47,18 +47,22 @@ pub struct LightLine {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LightTrace {
     lines: Box<[LightLine]>,
-    /// Of all lines, each since the first packet of its train.
-    opportunities: Box<[Duration]>,
+    /// Of all lines, each in milliseconds since the first packet of its train.
+    opportunities: Box<[u32]>,
     period: Duration,
+}
+
+const fn since_first(opportunity: u32) -> Duration {
+    Duration::from_millis(opportunity as u64)
 }
 
 impl LightTrace {
     /// Three lines or more, in the order of time, the last after zero; each with one opportunity or
-    /// more, which do not go back.
+    /// more, in milliseconds since the first packet of its train, which do not go back.
     ///
     /// # Errors
     /// The lines or opportunities are not so.
-    pub fn new(lines: Vec<LightLine>, opportunities: Vec<Duration>) -> Result<Self, ScheduleError> {
+    pub fn new(lines: Vec<LightLine>, opportunities: Vec<u32>) -> Result<Self, ScheduleError> {
         if lines.len() < MIN_LINES {
             return Err(ScheduleError::FewLines(lines.len()));
         }
@@ -222,12 +226,14 @@ impl Replay {
             Some(train) => {
                 let all = &cell.light.opportunities;
                 let missed = all[train.rest.clone()]
-                    .partition_point(|opportunity| train.begins + *opportunity < now);
+                    .partition_point(|one| train.begins + since_first(*one) < now);
                 if missed > 0 {
                     (train.rest.start, train.left) = (train.rest.start + missed, opportunity);
                 }
                 match train.take(size.get(), opportunity) {
-                    Some(place) => (train.begins + all[place] + train.base_delay, true),
+                    Some(place) => {
+                        (train.begins + since_first(all[place]) + train.base_delay, true)
+                    }
                     None => (now + train.base_delay, false),
                 }
             }

@@ -37,6 +37,8 @@ pub struct RunFolder {
     /// Whether this run created the folder.
     made: bool,
     files: Vec<String>,
+    /// Of an earlier run, to be removed.
+    outdated: Vec<String>,
 }
 
 impl RunFolder {
@@ -49,20 +51,26 @@ impl RunFolder {
         let made = !path.exists();
         fs::create_dir_all(&path).map_err(|error| naming(&path, error))?;
         let opened = open_folder(CWD, &path, OFlags::empty()).map_err(|error| naming(&path, error));
-        let begun = opened.and_then(|folder| {
-            let partial = make_partial(&folder);
-            let partial = partial.map_err(|error| naming(&path.join(PARTIAL), error))?;
-            Ok((folder, partial))
-        });
-        match begun {
-            Ok((folder, partial)) => Ok(Self { path, folder, partial, made, files: Vec::new() }),
-            Err(error) => {
-                if made {
-                    let _ = fs::remove_dir(&path);
-                }
-                Err(error)
+        opened.and_then(|folder| Self::begin_in(folder, &path, made)).inspect_err(|_| {
+            if made {
+                let _ = fs::remove_dir(&path);
             }
-        }
+        })
+    }
+
+    /// Begins a run in `folder`, which is open and was at `path`, for errors; `made`: for this run.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_in(folder: OwnedFd, path: &Path, made: bool) -> io::Result<Self> {
+        let path = path.to_owned();
+        let partial = make_partial(&folder).map_err(|error| naming(&path.join(PARTIAL), error))?;
+        Ok(Self { path, folder, partial, made, files: Vec::new(), outdated: Vec::new() })
+    }
+
+    /// Files of an earlier run, which [`keep`](Self::keep) removes.
+    pub fn replaces(&mut self, outdated: Vec<String>) {
+        self.outdated = outdated;
     }
 
     /// Creates the file `name` for writing.
@@ -113,6 +121,10 @@ impl RunFolder {
         for name in &self.files {
             rustix::fs::renameat(&self.partial, name, &self.folder, name)
                 .map_err(|error| self.at(name, error.into()))?;
+        }
+        for name in &self.outdated {
+            // No manifest lists it any more; a failure to remove it does no harm.
+            let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
         }
         Ok(())
     }
@@ -276,6 +288,27 @@ mod tests {
         run.keep(Some("{}")).unwrap();
         kept("a link in a file's place");
         assert_eq!(fs::read(out.join("a")).unwrap(), b"ours");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn outdated_files_go_from_the_folder_that_was_opened_not_from_what_has_its_name() {
+        use std::os::unix::fs::symlink;
+        let root = std::env::temp_dir().join(format!("ontempo-outdated-{}", std::process::id()));
+        let (out, victim) = (root.join("out"), root.join("victim"));
+        for folder in [&out, &victim] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("old"), "old").unwrap();
+        }
+        let opened = open_folder(CWD, &out, OFlags::empty()).unwrap();
+        fs::rename(&out, root.join("moved")).unwrap();
+        symlink(&victim, &out).unwrap();
+        let mut run = RunFolder::begin_in(opened, &out, false).unwrap();
+        run.create("a").unwrap().write_all(b"ours").unwrap();
+        run.replaces(vec!["old".to_owned(), "never".to_owned()]);
+        run.keep(Some("{}")).unwrap();
+        assert_eq!(names(&victim), ["old"]);
+        assert_eq!(names(&root.join("moved")), ["a", MANIFEST]);
         fs::remove_dir_all(&root).unwrap();
     }
 

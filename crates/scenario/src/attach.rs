@@ -11,28 +11,11 @@ use crate::document::Node;
 use crate::error::{Origin, Problem};
 use crate::model::{LinkSpec, Scenario, ScheduleSpec, Topology};
 use crate::path::FieldPath;
-use crate::traces::{MAX_TRACE_BYTES, TraceError, read_csv, read_light, read_mahimahi};
+use crate::traces::{Format, MAX_MEMORY, MAX_TRACE_BYTES, TraceError};
 
-/// The most bytes of all traces of a scenario together: each becomes part of it.
-const MAX_BYTES: usize = 256 << 20;
-
-/// The format of a trace.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Format {
-    Csv,
-    Mahimahi,
-    Light,
-}
-
-impl Format {
-    fn check(self, text: &str) -> Result<(), TraceError> {
-        match self {
-            Self::Csv => read_csv(text).map(|_| ()),
-            Self::Mahimahi => read_mahimahi(text).map(|_| ()),
-            Self::Light => read_light(text).map(|_| ()),
-        }
-    }
-}
+/// The most bytes of all traces of a scenario together: each becomes part of it. Four of the largest:
+/// the light and the heavy one of both directions of a cellular link.
+const MAX_BYTES: usize = 128 << 20;
 
 /// A trace that a schedule names: the field, the file, the text that takes its place.
 struct Named<'a> {
@@ -89,11 +72,11 @@ pub(crate) fn traces(
                     field: path.to_string(),
                     what,
                 }),
-                Err(Unusable::TooMany) => {
+                Err(Unusable::TooMany(what)) => {
                     problems.push(refuse(format!(
-                        "the traces of all links together have more than {} MiB; shorter ones, or \
-                         fewer, are needed",
-                        MAX_BYTES >> 20
+                        "with {} the traces of all links together {what}; shorter ones, or fewer, are \
+                         needed",
+                        at.display()
                     )));
                     return problems;
                 }
@@ -133,8 +116,8 @@ fn named(schedule: Option<&mut ScheduleSpec>) -> Vec<Named<'_>> {
 enum Unusable {
     Unreadable(String),
     Wrong(TraceError),
-    /// With it, the traces have more than [`MAX_BYTES`].
-    TooMany,
+    /// What all traces have with it: more than [`MAX_BYTES`], or [`MAX_MEMORY`].
+    TooMany(String),
 }
 
 /// The files of traces, each read once, however many links name it.
@@ -144,19 +127,30 @@ struct Files {
     checked: BTreeMap<(PathBuf, Format), Result<(), TraceError>>,
     /// Of the texts handed out.
     bytes: usize,
+    /// What they take once they are read.
+    memory: u64,
 }
 
 impl Files {
     fn text(&mut self, path: &Path, format: Format) -> Result<String, Unusable> {
         let text = self.texts.entry(path.to_owned()).or_insert_with(|| read(path).map(Arc::from));
         let text = text.clone().map_err(Unusable::Unreadable)?;
+        // Each link holds its own. Before it is read: that takes the memory.
+        self.bytes += text.len();
+        self.memory += format.memory(&text);
+        if self.bytes > MAX_BYTES {
+            return Err(Unusable::TooMany(format!("have more than {} MiB", MAX_BYTES >> 20)));
+        }
+        if self.memory > MAX_MEMORY {
+            return Err(Unusable::TooMany(format!(
+                "take {} MiB of memory once they are read, of at most {}",
+                self.memory.div_ceil(1 << 20),
+                MAX_MEMORY >> 20
+            )));
+        }
         let key = (path.to_owned(), format);
         let checked = self.checked.entry(key).or_insert_with(|| format.check(&text));
         checked.clone().map_err(Unusable::Wrong)?;
-        self.bytes += text.len();
-        if self.bytes > MAX_BYTES {
-            return Err(Unusable::TooMany);
-        }
         Ok(String::from(&*text))
     }
 }

@@ -79,6 +79,13 @@ impl<'a> Backbone<'a> {
         backbone
     }
 
+    /// How the links are written, also those of hosts; of several links one may be meant.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &'a LinkSpec> + '_ {
+        let hosts = [self.source_access, self.sink_access].into_iter().flatten();
+        let hosts = hosts.flat_map(|access| [access, access.way_back()]);
+        self.links.iter().map(|link| link.spec).chain(hosts)
+    }
+
     fn row(&mut self, hops: u32, bottleneck: &'a LinkSpec) {
         let mut here = self.node("r0");
         for hop in 0..hops {

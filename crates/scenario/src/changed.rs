@@ -1,15 +1,16 @@
-//! A scenario with one more event, and a scenario as the text of a file: what a run that was changed
+//! One more event of a scenario, and a scenario as the text of a file: what a run that was changed
 //! while it ran leaves behind.
 
 use std::fmt;
 
 use ontempo_foundation::Duration;
 
+use crate::check::check;
 use crate::document::{Node, Table, Value};
-use crate::error::Origin;
-use crate::model::{LinkChange, Scenario};
+use crate::error::{Origin, Problem};
+use crate::model::{Event, LinkChange, Scenario};
+use crate::parse::MAX_FILE;
 use crate::path::FieldPath;
-use crate::{parse::MAX_FILE, parse::finish};
 
 /// Why a link is not changed: one line for each thing that is wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,45 +62,60 @@ fn settings(texts: &[String]) -> Result<Table, ChangeError> {
     Ok(table)
 }
 
+/// An error with a line for each problem, which is a field of the event at `own` and what is wrong.
+///
+/// # Errors
+/// If there is a problem.
+fn refuse<'a>(
+    problems: impl Iterator<Item = (&'a str, &'a str)>,
+    own: &str,
+) -> Result<(), ChangeError> {
+    let line = |(field, what): (&str, &str)| {
+        let field = field.strip_prefix(own).unwrap_or(field);
+        let field = field.trim_start_matches(".set").trim_start_matches('.');
+        let colon = if field.is_empty() { "" } else { ": " };
+        format!("{field}{colon}{what}")
+    };
+    let lines: Vec<String> = problems.map(line).collect();
+    if lines.is_empty() { Ok(()) } else { Err(ChangeError(lines.join("\n"))) }
+}
+
 impl Scenario {
-    /// This scenario with one more event: from `at` on, the link has the values of `texts`, each
-    /// written as `rate=2 Mbit/s`, `delay=40 ms` or `loss=0.01`. It is checked as a file is.
+    /// One more event of this scenario: from `at` on, the link has the values of `texts`, each
+    /// written as `rate=2 Mbit/s`, `delay=40 ms` or `loss=0.01`. It is checked as in a file; the rest
+    /// of the scenario, which has been checked, is not checked again.
     ///
     /// # Errors
     /// What is wrong with the event, such as a link that does not exist.
-    pub fn with_change(
-        &self,
-        at: Duration,
-        link: &str,
-        texts: &[String],
-    ) -> Result<Self, ChangeError> {
+    pub fn change(&self, at: Duration, link: &str, texts: &[String]) -> Result<Event, ChangeError> {
         let settings = settings(texts)?;
-        let mut document = Node::of_json(&serde_json::json!(self));
-        let origin = document.origin.clone();
-        let node = |value| Node { value, origin: origin.clone() };
+        let node = |value| Node { value, origin: Origin::Override("".into()) };
         let event = [
             ("at", Value::Text(at.to_string())),
             ("link", Value::Text(link.to_owned())),
             ("set", Value::Table(settings)),
         ];
         let event = event.map(|(name, value)| (name.to_owned(), node(value)));
-        if let Value::Table(table) = &mut document.value {
-            let events =
-                table.entry("events".to_owned()).or_insert_with(|| node(Value::List(Vec::new())));
-            if let Value::List(events) = &mut events.value {
-                events.push(node(Value::Table(event.into())));
-            }
-        }
-        let own = FieldPath::root("events").index(self.events.len());
-        finish(document, &crate::Overrides::none(), None).map_err(|error| {
-            let line = |problem: &crate::Problem| {
-                let field = problem.field.strip_prefix(&own.to_string()).unwrap_or(&problem.field);
-                let field = field.trim_start_matches(".set").trim_start_matches('.');
-                let colon = if field.is_empty() { "" } else { ": " };
-                format!("{field}{colon}{}", problem.what)
-            };
-            ChangeError(error.problems().iter().map(line).collect::<Vec<_>>().join("\n"))
-        })
+        let events = node(Value::List(vec![node(Value::Table(event.into()))]));
+        let document = node(Value::Table([("events".to_owned(), events)].into()));
+        // The document lacks all but the event.
+        let own = FieldPath::root("events").index(0).to_string();
+        let about = |problem: &Problem| problem.field.starts_with(&own);
+        let mut problems: Vec<Problem> = check(&document).into_iter().filter(about).collect();
+        problems.sort_by_key(Problem::place);
+        refuse(
+            problems.iter().map(|problem| (problem.field.as_str(), problem.what.as_str())),
+            &own,
+        )?;
+        let event = &document.to_json()["events"][0];
+        let event: Event = serde_path_to_error::deserialize(event)
+            .map_err(|error| ChangeError(format!("{}: {}", error.path(), error.inner())))?;
+        let own = FieldPath::root("events").index(self.events.len()).to_string();
+        let findings = self.findings_about(&event);
+        let findings: Vec<_> =
+            findings.into_iter().map(|(path, what)| (path.to_string(), what)).collect();
+        refuse(findings.iter().map(|(path, what)| (path.as_str(), what.as_str())), &own)?;
+        Ok(event)
     }
 
     /// The text of a file that holds this scenario: all defaults filled in, traces as text.
@@ -131,7 +147,10 @@ mod tests {
     fn change(text: &str, link: &str, set: &[&str]) -> Result<Scenario, String> {
         let set: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
         let at = Duration::from_nanos(1_234_567_891);
-        scenario(text).with_change(at, link, &set).map_err(|error| error.to_string())
+        let mut scenario = scenario(text);
+        let event = scenario.change(at, link, &set).map_err(|error| error.to_string())?;
+        scenario.events.push(event);
+        Ok(scenario)
     }
 
     #[test]
@@ -166,6 +185,56 @@ mod tests {
         assert!(change(VIDEO, "bottleneck", &[]).is_err(), "nothing changes");
     }
 
+    /// The schedule of a link after one more event, laid out alone and with all others.
+    fn assert_same_schedule(scenario: &mut Scenario, link: &str, at: u64) {
+        let set = [format!("rate={} kbit/s", 100 + at % 900), "loss=0.1".to_owned()];
+        let event = scenario.change(Duration::from_millis(at), link, &set).unwrap();
+        let alone = scenario.schedule_with(&event, 3).unwrap();
+        scenario.events.push(event);
+        let layout = scenario.layout(3).unwrap();
+        let laid = layout.links.iter().find(|laid| laid.name == link).unwrap();
+        assert_eq!(laid.schedule.as_deref(), Some(&*alone), "{link}");
+    }
+
+    #[test]
+    fn a_link_that_is_laid_out_alone_is_as_among_all_others() {
+        let random =
+            "schedule = { kind = \"random\", rate = [{ every = \"1 s\", deviation = 0.3 }] }";
+        let dumbbell = VIDEO.replace("delay = \"5 ms\"", &format!("delay = \"5 ms\"\n{random}"));
+        let dumbbell = dumbbell.replace(
+            "delay = \"30 ms\"",
+            "delay = \"30 ms\"\noutages = [{ at = \"1.5 s\", for = \"0.1 s\" }]",
+        );
+        let mut dumbbell = scenario(&dumbbell);
+        let hosts = ["video.3.source -> left", "left -> video.3.source"];
+        let sinks = ["right -> video.3.sink", "video.3.sink -> right"];
+        for (at, link) in ["bottleneck", "reverse"].iter().chain(&hosts).chain(&sinks).enumerate() {
+            for at in [700 + at as u64, 300, 1_550] {
+                assert_same_schedule(&mut dumbbell, link, at);
+            }
+        }
+        let graph = GRAPH.replacen("delay = \"5 ms\"", &format!("delay = \"5 ms\", {random}"), 1);
+        for link in ["a -> b", "b -> a", "d -> e"] {
+            assert_same_schedule(&mut scenario(&graph), link, 400);
+        }
+    }
+
+    #[test]
+    fn a_change_is_checked_alone_however_many_were_before_it() {
+        let mut many = scenario(VIDEO);
+        let set = ["rate=1 Mbit/s".to_owned()];
+        for place in 0..9_999 {
+            let at = Duration::from_millis(2 * place);
+            let event = many.change(at, "bottleneck", &set).unwrap();
+            many.events.push(event);
+        }
+        let last = many.change(Duration::from_secs(1), "bottleneck", &set).unwrap();
+        many.events.push(last);
+        let more = many.change(Duration::from_secs(1), "bottleneck", &set).unwrap_err();
+        let expected = "events: 10001 events are too many; at most 10000 will do";
+        assert_eq!(more.to_string(), expected);
+    }
+
     #[test]
     fn the_text_of_a_scenario_is_read_as_that_scenario() {
         let varying = VIDEO.replace(
@@ -186,9 +255,7 @@ mod tests {
             assert!(changed.is_err());
             let original = scenario(text);
             let link = if text.contains("graph") { "a -> b" } else { "bottleneck" };
-            let changed = original
-                .with_change(Duration::from_nanos(1_234_567_891), link, &["loss=0.3".to_owned()])
-                .unwrap();
+            let changed = change(text, link, &["loss=0.3"]).unwrap();
             for one in [original, changed] {
                 let written = one.to_toml().unwrap();
                 assert_eq!(crate::parse(&written, "repeat.toml").unwrap(), one, "{written}");

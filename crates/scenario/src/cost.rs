@@ -7,6 +7,7 @@ use ontempo_foundation::{Duration, Rate};
 use crate::backbone::Backbone;
 use crate::explain::{offered_bits_per_sec, packet_of};
 use crate::model::{Application, FlowGroup, QueueLimit, QueueSpec, Scenario, Topology, Transport};
+use crate::traces;
 
 /// Memory of a flow with its four access links and their names, in bytes: measured with a million
 /// flows.
@@ -135,7 +136,8 @@ impl Scenario {
         let rows = self.rows(&groups);
         let memory = BYTES_OF_FLOW * flows
             + BYTES_OF_PACKET * (under_way + queued.min(packets))
-            + BYTES_OF_ROW * rows;
+            + BYTES_OF_ROW * rows
+            + traces::memory(backbone.specs()) as f64;
         let seconds = SECONDS_OF_FLOW * flows + SECONDS_OF_PACKET * packets + SECONDS_OF_ROW * rows;
         Cost { packets, rows, memory, seconds }
     }

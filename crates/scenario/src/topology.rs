@@ -1,10 +1,15 @@
 //! Lays a scenario out: hosts, links and flows, every draw made that is made once a run.
 
+use std::sync::Arc;
+
 use ontempo_foundation::{Duration, RandomStream, Time};
+use ontempo_network::Schedule;
 
 use crate::backbone::Backbone;
 use crate::error::{Problem, ScenarioError};
-use crate::model::{Delay, DelayLaw, Drawn, FlowGroup, LinkSpec, Reservation, Scenario, Start};
+use crate::model::{
+    Delay, DelayLaw, Drawn, Event, FlowGroup, LinkSpec, Reservation, Scenario, Start,
+};
 use crate::network::{LaidFlow, LaidLink, LaidReservation, Layout};
 use crate::varying::Schedules;
 
@@ -25,6 +30,33 @@ impl Scenario {
         }
         self.reservations.iter().for_each(|reservation| builder.reservation(reservation));
         Ok(builder.layout)
+    }
+
+    /// The schedule of the link that `event` changes, as [`layout`](Self::layout) has it where the
+    /// event is one more of this scenario; `None` if there is no such link, or its values cannot be
+    /// laid out. Nothing else is laid out, so that it takes no longer for many links and events of
+    /// others.
+    pub fn schedule_with(&self, event: &Event, seed: u64) -> Option<Arc<Schedule>> {
+        let backbone = Backbone::new(&self.topology);
+        let spec = self.link_spec(&event.link, &backbone)?;
+        let drawn_as = backbone
+            .links
+            .iter()
+            .find(|link| link.name == event.link)
+            .map_or_else(|| access_drawn_as(&event.link), |link| link.drawn_as.clone());
+        let events = self.events.iter().chain([event]).filter(|one| one.link == event.link);
+        Schedules::of_events(events, self.duration, seed).of(spec, &event.link, &drawn_as)
+    }
+}
+
+/// The link whose name the delay and schedule of the link `name` of a flow's host are drawn by: data
+/// leave a source, and reach a sink.
+fn access_drawn_as(name: &str) -> String {
+    match name.split_once(" -> ") {
+        Some((from, to)) if to.ends_with(".source") || from.ends_with(".sink") => {
+            format!("{to} -> {from}")
+        }
+        _ => name.to_owned(),
     }
 }
 

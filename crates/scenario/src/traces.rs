@@ -1,10 +1,27 @@
 //! Readers of traces: how a network's capacity, delay and losses were over time.
 
+use std::collections::BTreeMap;
+
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_network::{LightLine, LightTrace};
 
+use crate::model::{LinkSpec, ScheduleSpec};
+
 /// The largest trace, in bytes.
 pub const MAX_TRACE_BYTES: u64 = 32 << 20;
+
+/// The most memory of all traces of a scenario once they are read, in bytes. Four files of 32 MiB as a
+/// cellular link has them, light and heavy of both directions, take 170 MB.
+pub(crate) const MAX_MEMORY: u64 = 256 << 20;
+
+/// What a row of a CSV trace takes as steps of a rate with the work before each, of a delay and of a
+/// loss, in bytes.
+const ROW_MEMORY: u64 = 80;
+/// What an opportunity of a mahimahi trace takes, in bytes.
+const OPPORTUNITY_MEMORY: u64 = size_of::<Time>() as u64;
+/// What a line of a light trace takes, and each of its opportunities, in bytes.
+const LIGHT_LINE_MEMORY: u64 = size_of::<LightLine>() as u64;
+const LIGHT_OPPORTUNITY_MEMORY: u64 = size_of::<u32>() as u64;
 
 /// The latest time of a trace.
 const MAX_SECONDS: f64 = 1e9;
@@ -33,6 +50,60 @@ enum Quantity {
     Rate,
     Delay,
     Loss,
+}
+
+/// The format of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Format {
+    /// Read by [`read_csv`].
+    Csv,
+    /// Read by [`read_mahimahi`].
+    Mahimahi,
+    /// Read by [`read_light`].
+    Light,
+}
+
+impl Format {
+    /// Whether `text` can be read.
+    pub(crate) fn check(self, text: &str) -> Result<(), TraceError> {
+        match self {
+            Self::Csv => read_csv(text).map(|_| ()),
+            Self::Mahimahi => read_mahimahi(text).map(|_| ()),
+            Self::Light => read_light(text).map(|_| ()),
+        }
+    }
+
+    /// What `text` takes once it is read, in bytes, at most: known before it is read.
+    pub(crate) fn memory(self, text: &str) -> u64 {
+        let lines = || text.lines().count() as u64;
+        match self {
+            Self::Csv => ROW_MEMORY * lines(),
+            Self::Mahimahi => OPPORTUNITY_MEMORY * lines(),
+            Self::Light => {
+                let words = text.split_ascii_whitespace().count() as u64;
+                LIGHT_LINE_MEMORY * lines() + LIGHT_OPPORTUNITY_MEMORY * words
+            }
+        }
+    }
+}
+
+/// What the traces of these links take once they are read, in bytes, at most. Links of one specification
+/// share them.
+pub(crate) fn memory<'a>(links: impl Iterator<Item = &'a LinkSpec>) -> u64 {
+    let specs: BTreeMap<usize, &LinkSpec> =
+        links.map(|spec| (std::ptr::from_ref(spec).addr(), spec)).collect();
+    let texts = specs.into_values().flat_map(|spec| match &spec.schedule {
+        Some(ScheduleSpec::Csv { text, .. }) => [Some((Format::Csv, text)), None],
+        Some(ScheduleSpec::Mahimahi { text, .. }) => [Some((Format::Mahimahi, text)), None],
+        Some(ScheduleSpec::Cellreplay { light_text, heavy_text, .. }) => {
+            [Some((Format::Light, light_text)), Some((Format::Mahimahi, heavy_text))]
+        }
+        _ => [None, None],
+    });
+    let memory = |(format, text): (Format, &Option<String>)| {
+        text.as_deref().map_or(0, |text| format.memory(text))
+    };
+    texts.flatten().map(memory).sum()
 }
 
 /// What is wrong with a trace.
@@ -170,7 +241,7 @@ pub fn read_light(text: &str) -> Result<LightTrace, TraceError> {
 }
 
 /// A line of a light trace; its opportunities are added to those of all.
-fn light_line(text: &str, opportunities: &mut Vec<Duration>) -> Result<LightLine, String> {
+fn light_line(text: &str, opportunities: &mut Vec<u32>) -> Result<LightLine, String> {
     const FORM: &str = "each line is a time, a base delay and opportunities in whole milliseconds, \
                         such as 0 20 0 1 2";
     let first = opportunities.len();
@@ -178,7 +249,7 @@ fn light_line(text: &str, opportunities: &mut Vec<Duration>) -> Result<LightLine
     let mut next = |what: &str, most: f64| match words.next() {
         None => Ok(None),
         Some(word) => match whole(word, most) {
-            Some(number) => Ok(Some(Duration::from_millis(number))),
+            Some(number) => Ok(Some(number)),
             None => Err(format!(
                 "{} is no {what} from 0 to {} ms; {FORM}",
                 shown(word),
@@ -186,16 +257,17 @@ fn light_line(text: &str, opportunities: &mut Vec<Duration>) -> Result<LightLine
             )),
         },
     };
-    let time = next("time", MAX_SECONDS)?;
-    let base_delay = next("base delay", MAX_DELAY_SECONDS)?;
+    let time = next("time", MAX_SECONDS)?.map(Duration::from_millis);
+    let base_delay = next("base delay", MAX_DELAY_SECONDS)?.map(Duration::from_millis);
     while let Some(opportunity) = next("opportunity", MAX_DELAY_SECONDS)? {
-        if let Some(before) = opportunities.get(first..).and_then(<[Duration]>::last)
+        // An hour of milliseconds fits.
+        let opportunity = u32::try_from(opportunity).unwrap_or(u32::MAX);
+        if let Some(before) = opportunities.get(first..).and_then(<[u32]>::last)
             && *before > opportunity
         {
             return Err(format!(
-                "the opportunity at {} ms comes after that at {} ms; those of a train must not go back",
-                millis(opportunity),
-                millis(*before)
+                "the opportunity at {opportunity} ms comes after that at {before} ms; those of a train \
+                 must not go back"
             ));
         }
         opportunities.push(opportunity);

@@ -23,6 +23,9 @@ pub(crate) struct Schedules<'a> {
     events: BTreeMap<&'a str, Vec<&'a Event>>,
     /// Of links without events or draws, by the address of their specification.
     shared: BTreeMap<usize, Option<Arc<Schedule>>>,
+    /// What traces say, by the address of the links' specification: each is read once, however many
+    /// links have events.
+    read: BTreeMap<usize, Result<Base, ScheduleError>>,
 }
 
 /// What holds in a part of the run.
@@ -35,12 +38,13 @@ enum Ruler {
     Outage,
 }
 
-/// Values of a link over time, before events and outages.
+/// Values of a link over time, before events and outages. Clones share them.
+#[derive(Clone)]
 struct Base {
     rate: RateLaw,
     delay: Option<Steps<Option<Duration>>>,
     loss: Option<Steps<Option<f64>>>,
-    cellreplay: Option<CellReplay>,
+    cellreplay: Option<Arc<CellReplay>>,
 }
 
 /// The schedule of a link alone, in a run of this duration; `drawn_as` names its streams.
@@ -50,19 +54,27 @@ pub(crate) fn schedule_of(
     seed: u64,
     drawn_as: &str,
 ) -> Result<Schedule, ScheduleError> {
-    let schedules = Schedules { seed, duration, events: BTreeMap::new(), shared: BTreeMap::new() };
-    schedules.lay(spec, &[], drawn_as)
+    Schedules::of_events([], duration, seed).lay(spec, &[], drawn_as)
 }
 
 impl<'a> Schedules<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: u64) -> Self {
+        Self::of_events(&scenario.events, scenario.duration, seed)
+    }
+
+    /// As of a scenario with these events, in the order of its file.
+    pub(crate) fn of_events(
+        all: impl IntoIterator<Item = &'a Event>,
+        duration: Duration,
+        seed: u64,
+    ) -> Self {
         let mut events: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
-        for event in &scenario.events {
+        for event in all {
             events.entry(&event.link).or_default().push(event);
         }
         // A stable sort: of equal times, the last in the file comes last.
         events.values_mut().for_each(|events| events.sort_by_key(|event| event.at));
-        Self { seed, duration: scenario.duration, events, shared: BTreeMap::new() }
+        Self { seed, duration, events, shared: BTreeMap::new(), read: BTreeMap::new() }
     }
 
     /// The schedule of the link `name`; `None` if nothing changes. `drawn_as` names the stream of a
@@ -86,9 +98,9 @@ impl<'a> Schedules<'a> {
         if let Some(schedule) = self.shared.get(&address).filter(|_| is_shared) {
             return schedule.clone();
         }
-        let events = self.events.get(name).map_or(&[][..], Vec::as_slice);
+        let events = self.events.get(name).cloned().unwrap_or_default();
         // What cannot be laid out is no valid scenario.
-        let schedule = self.lay(spec, events, drawn_as).ok().map(Arc::new);
+        let schedule = self.lay(spec, &events, drawn_as).ok().map(Arc::new);
         if is_shared {
             self.shared.insert(address, schedule.clone());
         }
@@ -96,31 +108,20 @@ impl<'a> Schedules<'a> {
     }
 
     fn lay(
-        &self,
+        &mut self,
         spec: &LinkSpec,
         events: &[&Event],
         drawn_as: &str,
     ) -> Result<Schedule, ScheduleError> {
         let base = match &spec.schedule {
             None => Base::of_rate(RateLaw::Constant(spec.rate)),
-            Some(ScheduleSpec::Csv { text, repeat_every, .. }) => {
-                let rows = read_csv(text.as_deref().unwrap_or_default()).unwrap_or_default();
-                base(spec, &rows, *repeat_every)?
-            }
-            Some(ScheduleSpec::Mahimahi { text, .. }) => {
-                let times = read_mahimahi(text.as_deref().unwrap_or_default()).unwrap_or_default();
-                Base::of_rate(RateLaw::Opportunities(Arc::new(Opportunities::new(times)?)))
-            }
-            Some(ScheduleSpec::Cellreplay {
-                light_text, heavy_text, timer, opportunity, ..
-            }) => {
-                let light = read_light(light_text.as_deref().unwrap_or_default());
-                let light = light.map_err(|_| ScheduleError::Empty)?;
-                let times = read_mahimahi(heavy_text.as_deref().unwrap_or_default());
-                let heavy = Opportunities::of_size(times.unwrap_or_default(), *opportunity)?;
-                let cell = CellReplay { light, timer: *timer, opportunity: *opportunity };
-                let rate = RateLaw::Opportunities(Arc::new(heavy));
-                Base { cellreplay: Some(cell), ..Base::of_rate(rate) }
+            Some(
+                schedule @ (ScheduleSpec::Csv { .. }
+                | ScheduleSpec::Mahimahi { .. }
+                | ScheduleSpec::Cellreplay { .. }),
+            ) => {
+                let address = std::ptr::from_ref(spec).addr();
+                self.read.entry(address).or_insert_with(|| read(spec, schedule)).clone()?
             }
             Some(ScheduleSpec::Periodic { steps }) => {
                 let mut time = Time::ZERO;
@@ -161,14 +162,40 @@ impl<'a> Schedules<'a> {
         let values = |event: &Event| event.set.delay;
         let delay = timeline(base.delay, events, values)?;
         let loss = timeline(base.loss, events, |event| event.set.loss)?;
-        let cellreplay = base.cellreplay.map(Arc::new);
-        Ok(Schedule { capacity: Capacity::new(rate)?, delay, loss, cellreplay })
+        Ok(Schedule { capacity: Capacity::new(rate)?, delay, loss, cellreplay: base.cellreplay })
     }
 }
 
 impl Base {
     fn of_rate(rate: RateLaw) -> Self {
         Self { rate, delay: None, loss: None, cellreplay: None }
+    }
+}
+
+/// What the trace of a link says.
+fn read(spec: &LinkSpec, schedule: &ScheduleSpec) -> Result<Base, ScheduleError> {
+    match schedule {
+        ScheduleSpec::Csv { text, repeat_every, .. } => {
+            let rows = read_csv(text.as_deref().unwrap_or_default()).unwrap_or_default();
+            base(spec, &rows, *repeat_every)
+        }
+        ScheduleSpec::Mahimahi { text, .. } => {
+            let times = read_mahimahi(text.as_deref().unwrap_or_default()).unwrap_or_default();
+            Ok(Base::of_rate(RateLaw::Opportunities(Arc::new(Opportunities::new(times)?))))
+        }
+        ScheduleSpec::Cellreplay { light_text, heavy_text, timer, opportunity, .. } => {
+            let light = read_light(light_text.as_deref().unwrap_or_default());
+            let light = light.map_err(|_| ScheduleError::Empty)?;
+            let times = read_mahimahi(heavy_text.as_deref().unwrap_or_default());
+            let heavy = Opportunities::of_size(times.unwrap_or_default(), *opportunity)?;
+            let cell = CellReplay { light, timer: *timer, opportunity: *opportunity };
+            let rate = RateLaw::Opportunities(Arc::new(heavy));
+            Ok(Base { cellreplay: Some(Arc::new(cell)), ..Base::of_rate(rate) })
+        }
+        // They are no traces.
+        ScheduleSpec::Periodic { .. }
+        | ScheduleSpec::Markov { .. }
+        | ScheduleSpec::Random { .. } => Err(ScheduleError::Empty),
     }
 }
 

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -112,6 +112,14 @@ fn open_folder(at: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
 }
 
+/// Makes a folder, unless it is there: another thread may have made it just now.
+fn make_folder(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Where a walk begins: the root or the working directory.
 fn start(is_absolute: bool) -> io::Result<OwnedFd> {
     open_folder(CWD, OsStr::new(if is_absolute { "/" } else { "." }))
@@ -144,7 +152,7 @@ impl Output {
                     return Ok(Self { folder, name, is_of_process: false });
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound && create => {
-                    rustix::fs::mkdirat(&folder, &name, Mode::from_raw_mode(0o777))?;
+                    make_folder(folder.as_fd(), &name)?;
                     stat_at(&folder, &name)?
                 }
                 Err(error) => return Err(error),
@@ -230,6 +238,15 @@ impl Output {
         Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 
+    /// Writes a file beside the name and moves it there: a reader never sees half of it, and a failure
+    /// leaves what was there. A link at the name is replaced.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
+        replace(self.folder.as_fd(), &self.name, bytes)
+    }
+
     /// Whether there is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind() == Some(FileType::RegularFile)
@@ -260,10 +277,7 @@ impl OutputFolder {
     pub fn create(path: &Path) -> io::Result<Self> {
         let place = Output::walk(path, true, true)?;
         let (at, name) = place.parts();
-        match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
+        make_folder(at, name)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let nofollow = if place.is_of_process { OFlags::empty() } else { OFlags::NOFOLLOW };
         let folder = rustix::fs::openat(at, name, flags | nofollow, Mode::empty())?;
@@ -283,6 +297,14 @@ impl OutputFolder {
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o666))?.into())
     }
 
+    /// Writes a file beside `name` and moves it there, as [`Output::replace`].
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        replace(self.0.as_fd(), OsStr::new(name), bytes)
+    }
+
     /// Removes a file.
     ///
     /// # Errors
@@ -292,10 +314,29 @@ impl OutputFolder {
     }
 }
 
+impl From<OutputFolder> for OwnedFd {
+    fn from(folder: OutputFolder) -> Self {
+        folder.0
+    }
+}
+
+fn replace(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let partial = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+    let flags = WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(0o666);
+    let mut file = File::from(rustix::fs::openat(folder, &partial, flags, mode)?);
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let moved = written.and_then(|()| Ok(rustix::fs::renameat(folder, &partial, folder, name)?));
+    if moved.is_err() {
+        // The error that is reported came first.
+        let _ = rustix::fs::unlinkat(folder, &partial, AtFlags::empty());
+    }
+    moved
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
     use std::path::PathBuf;
 
@@ -436,5 +477,45 @@ mod tests {
         of_process.open(|| false).expect("opened");
         let missing = Output::at(&shared.path("none/new"), true).expect_err("no folder");
         assert_eq!(missing.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn several_threads_make_the_same_folders() {
+        let shared = Shared::new("together");
+        for round in 0..50 {
+            let path = shared.path(&format!("{round}/a/b/c"));
+            let begin = std::sync::Barrier::new(4);
+            thread::scope(|scope| {
+                let make = || {
+                    begin.wait();
+                    OutputFolder::create(&path).map(drop)
+                };
+                let makers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+                for maker in makers {
+                    maker.join().expect("no panic").expect("made");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_written_through_a_link() {
+        let shared = Shared::new("replaced");
+        let victim = shared.0.join("victim");
+        fs::write(&victim, "precious").expect("written");
+        symlink(&victim, shared.path("page")).expect("linked");
+        Output::at(&shared.path("page"), false)
+            .expect("its own")
+            .replace(b"one")
+            .expect("replaced");
+        assert_eq!(fs::read(shared.path("page")).expect("read"), b"one");
+        let folder = OutputFolder::create(&shared.0.join("shared")).expect("its own");
+        folder.replace("page", b"two").expect("replaced");
+        assert_eq!(fs::read(shared.path("page")).expect("read"), b"two");
+        assert_eq!(fs::read(victim).expect("read"), b"precious");
+        // A failure leaves what was there, and nothing else.
+        fs::create_dir(shared.path("folder")).expect("made");
+        folder.replace("folder", b"three").expect_err("it is a folder");
+        assert_eq!(fs::read_dir(shared.0.join("shared")).expect("read").count(), 2);
     }
 }

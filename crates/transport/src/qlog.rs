@@ -14,7 +14,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -143,17 +142,16 @@ impl Qlog {
         Trace(Some(Arc::new(Mutex::new(writing))))
     }
 
-    /// Makes a file for a trace; an error ends that trace. That there are no more files is reported
-    /// once.
+    /// Makes a file for a trace; an error ends that trace. That there are no more files of a host, and
+    /// none at all, is reported once each.
     fn create(
         &self,
         name: &str,
         origin: Option<Origin>,
     ) -> Result<(Counted<File>, PathBuf), Option<QlogError>> {
         let of_origin = self.left.take_file(origin).map_err(|sentence| {
-            let is_first = !self.left.is_reported.swap(true, Ordering::Relaxed);
             let path = self.directory.clone();
-            is_first.then(|| QlogError { path, error: used_up(sentence) })
+            sentence.map(|sentence| QlogError { path, error: used_up(sentence) })
         })?;
         let of_connection = MAX_TRACE_BYTES / PART_OF_CONNECTION;
         let share = of_origin.map(|of_origin| Share { of_connection, of_origin });

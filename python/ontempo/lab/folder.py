@@ -13,11 +13,13 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 from uuid import uuid4
 
 import polars as pl
 
 from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
+from ontempo.lab.place import open_folder
 
 LOCK = ".in-use"
 
@@ -31,10 +33,12 @@ def unwritable(where: Path, error: OSError) -> UnfitEnvironmentError:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Lock a folder; raises `UnfitEnvironmentError` with its holder if it is in use."""
+    """Lock a folder; raises `UnfitEnvironmentError` with its holder if it is in use.
+
+    `BadInputError` if another user could have put it there.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("a+", encoding="utf-8")
+        file = _lock_file(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
     with file:
@@ -53,6 +57,16 @@ def claimed(folder: Path) -> Iterator[None]:
             yield
         finally:
             file.truncate(0)
+
+
+def _lock_file(folder: Path) -> TextIO:
+    opened = open_folder(folder)
+    try:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(LOCK, flags, 0o666, dir_fd=opened)
+    finally:
+        os.close(opened)
+    return os.fdopen(file, "a+", encoding="utf-8")
 
 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_probe::{Progress, Recorder, RecorderOptions, SenderOptions, Token, Trace};
+use ontempo_session::StoppableWriter;
 use ontempo_transport::Output;
 use ontempo_udp::{Clock, Driver, DriverOptions, random};
 use serde_json::json;
@@ -59,10 +60,25 @@ impl NewFile {
         }
     }
 
-    fn write(&mut self, text: &str) -> Result<(), Failure> {
+    /// Writes the recording. The reader of a named pipe may take nothing: then it ends once `stopped` is
+    /// set.
+    fn write(&mut self, text: &str, stopped: &Arc<AtomicBool>) -> Result<(), Failure> {
         self.is_ours_and_empty = false;
-        self.file.write_all(text.as_bytes()).map_err(|error| {
-            Failure::Environment(format!("--trace {}: {error}", self.path.display()))
+        let path = self.path.display();
+        let failed = |error| Failure::Environment(format!("--trace {path}: {error}"));
+        let to = Box::new(self.file.try_clone().map_err(failed)?);
+        let mut out = StoppableWriter::new(to, Arc::clone(stopped)).map_err(failed)?;
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.map_err(|error| {
+            if !out.is_given_up() {
+                return failed(error);
+            }
+            Failure::Interrupted(format!(
+                "interrupted while --trace {path} takes nothing: at least {} of {} bytes of the \
+                 recording are not written",
+                out.unwritten(),
+                text.len()
+            ))
         })
     }
 }
@@ -143,7 +159,7 @@ pub(super) fn record(arguments: &Arguments, receiver: &str, path: &Path) -> Resu
         let nothing = || Failure::Environment(format!("{destination}: no packet arrived"));
         return Err(failed.unwrap_or_else(nothing).and("nothing was recorded"));
     };
-    file.write(&trace.csv(&format!("recorded by ontempo probe to {destination}")))?;
+    file.write(&trace.csv(&format!("recorded by ontempo probe to {destination}")), &stopped)?;
     let recorded = arguments.window.as_secs_f64() * trace.rows.len() as f64;
     if arguments.json {
         emit_json(&document(destination, arguments, path, &trace, failed.is_some()))?;

@@ -25,7 +25,7 @@ fn light(lines: &[(u64, u64, &[u64])]) -> Result<LightTrace, ScheduleError> {
     for (time, base_delay, train) in lines {
         let (time, base_delay) = (at(*time), Duration::from_millis(*base_delay));
         all.push(LightLine { time, base_delay, first: opportunities.len() });
-        opportunities.extend(train.iter().map(|millis| Duration::from_millis(*millis)));
+        opportunities.extend(train.iter().map(|millis| u32::try_from(*millis).unwrap()));
     }
     LightTrace::new(all, opportunities)
 }

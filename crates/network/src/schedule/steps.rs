@@ -1,16 +1,17 @@
 //! A value that changes at known times.
 
 use core::fmt;
+use std::sync::Arc;
 
 use ontempo_foundation::{Duration, Time};
 
 /// A value as a function of time: each holds from its time to the next; repeats after a period if
-/// it has one.
+/// it has one. Clones share the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps<T> {
     /// Ascending; the first is zero.
-    times: Box<[Time]>,
-    values: Box<[T]>,
+    times: Arc<[Time]>,
+    values: Arc<[T]>,
     period: Option<Duration>,
 }
 

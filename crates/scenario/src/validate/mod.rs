@@ -13,9 +13,10 @@ use ontempo_foundation::Duration;
 
 use crate::backbone::Backbone;
 use crate::error::{Problem, ScenarioError};
-use crate::model::{LinkSpec, Measure, Scenario};
+use crate::model::{Event, LinkSpec, Measure, Scenario};
 use crate::nearest::{listed, nearest};
 use crate::path::FieldPath;
+use crate::traces;
 
 /// The most flows of one run.
 const MAX_FLOWS: u64 = 1_000_000;
@@ -101,6 +102,19 @@ impl Scenario {
             &FieldPath::root("hosts").key("jitter"),
             &format!("a host's processing time is at most {MAX_HOST_JITTER}; write \"100 us\""),
         );
+        let backbone = Backbone::new(&self.topology);
+        let memory = traces::memory(backbone.specs());
+        if memory > traces::MAX_MEMORY {
+            // They are not read.
+            let what = format!(
+                "the traces of all links together take {} MiB of memory once they are read, of at most \
+                 {}; shorter ones, or fewer, are needed",
+                memory.div_ceil(1 << 20),
+                traces::MAX_MEMORY >> 20
+            );
+            findings.add(&FieldPath::root("topology"), what);
+            return findings.0;
+        }
         let before = findings.0.len();
         links::topology(&self.topology, self.duration, &mut findings);
         let is_sound = findings.0.len() == before;
@@ -112,7 +126,6 @@ impl Scenario {
             let what = format!("{total} flows are too many; at most {MAX_FLOWS} will do");
             findings.add(&flows, what);
         }
-        let backbone = Backbone::new(&self.topology);
         for (name, group) in &self.flows {
             let path = flows.key(name);
             findings.require(!name.is_empty(), &path, "a flow group needs a name");
@@ -127,6 +140,14 @@ impl Scenario {
         }
         varying::events(self, &backbone, &mut findings);
         self.measure(&self.measure, &backbone, &mut findings);
+        findings.0
+    }
+
+    /// Everything that makes no sense about `event` as one more of this scenario, which has been
+    /// checked.
+    pub(crate) fn findings_about(&self, event: &Event) -> Vec<(FieldPath, String)> {
+        let mut findings = Findings::default();
+        varying::next_event(self, event, &mut findings);
         findings.0
     }
 
@@ -167,7 +188,11 @@ impl Scenario {
     }
 
     /// What the link called `name` is written as, if the layout has it.
-    fn link_spec<'a>(&self, name: &str, backbone: &Backbone<'a>) -> Option<&'a LinkSpec> {
+    pub(crate) fn link_spec<'a>(
+        &self,
+        name: &str,
+        backbone: &Backbone<'a>,
+    ) -> Option<&'a LinkSpec> {
         if let Some(link) = backbone.links.iter().find(|link| link.name == name) {
             return Some(link.spec);
         }

@@ -6,7 +6,7 @@ use super::links::MAX_DELAY;
 use super::{Findings, random};
 use crate::backbone::Backbone;
 use crate::model::{
-    Delay, LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, QueueSpec, Scenario,
+    Delay, Event, LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, QueueSpec, Scenario,
     ScheduleSpec,
 };
 use crate::path::FieldPath;
@@ -43,23 +43,40 @@ pub(super) fn events(scenario: &Scenario, backbone: &Backbone<'_>, findings: &mu
     let path = FieldPath::root("events");
     few(scenario.events.len(), "events", &path, findings);
     for (place, event) in scenario.events.iter().enumerate().take(MAX_ITEMS) {
-        let path = path.index(place);
-        within(event.at, scenario.duration, &path.key("at"), findings);
-        if !scenario.has_link(&event.link, backbone) {
-            let known = backbone.links.iter().map(|link| link.name.as_str());
-            findings.unknown(&path.key("link"), "link", &event.link, known);
-        }
-        let spec = scenario.link_spec(&event.link, backbone);
-        if let Some(ScheduleSpec::Cellreplay { .. }) = spec.and_then(|spec| spec.schedule.as_ref())
-        {
-            let what = "the link follows a CellReplay pair of traces, which no event changes; leave it out";
-            findings.add(&path.key("link"), what);
-        }
-        let path = path.key("set");
-        let what = "nothing changes; write set = { rate = \"2 Mbit/s\" }";
-        findings.require(event.set != LinkChange::default(), &path, what);
-        values(event.set.delay, event.set.loss, &path, findings);
+        self::event(scenario, event, backbone, &path.index(place), findings);
     }
+}
+
+/// What is wrong with `event` as one more of the scenario.
+pub(super) fn next_event(scenario: &Scenario, event: &Event, findings: &mut Findings) {
+    let (path, place) = (FieldPath::root("events"), scenario.events.len());
+    few(place + 1, "events", &path, findings);
+    let backbone = Backbone::new(&scenario.topology);
+    self::event(scenario, event, &backbone, &path.index(place), findings);
+}
+
+fn event(
+    scenario: &Scenario,
+    event: &Event,
+    backbone: &Backbone<'_>,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
+    within(event.at, scenario.duration, &path.key("at"), findings);
+    let spec = scenario.link_spec(&event.link, backbone);
+    if spec.is_none() {
+        let known = backbone.links.iter().map(|link| link.name.as_str());
+        findings.unknown(&path.key("link"), "link", &event.link, known);
+    }
+    if let Some(ScheduleSpec::Cellreplay { .. }) = spec.and_then(|spec| spec.schedule.as_ref()) {
+        let what =
+            "the link follows a CellReplay pair of traces, which no event changes; leave it out";
+        findings.add(&path.key("link"), what);
+    }
+    let path = path.key("set");
+    let what = "nothing changes; write set = { rate = \"2 Mbit/s\" }";
+    findings.require(event.set != LinkChange::default(), &path, what);
+    values(event.set.delay, event.set.loss, &path, findings);
 }
 
 fn schedule(spec: &ScheduleSpec, duration: Duration, path: &FieldPath, findings: &mut Findings) {

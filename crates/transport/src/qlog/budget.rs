@@ -20,8 +20,9 @@ pub(super) const PART_OF_CONNECTION: u64 = 8;
 pub(super) struct Left {
     pub(super) files: AtomicUsize,
     pub(super) bytes: AtomicU64,
-    /// The end of the files was reported.
-    pub(super) is_reported: AtomicBool,
+    /// That all files, or those of a host, are used up, was reported.
+    is_reported: AtomicBool,
+    is_reported_of_host: AtomicBool,
     /// What is left of each source's part.
     origins: Mutex<BTreeMap<Origin, (usize, Arc<AtomicU64>)>>,
 }
@@ -32,6 +33,7 @@ impl Left {
             files: AtomicUsize::new(MAX_TRACES),
             bytes: AtomicU64::new(MAX_TRACE_BYTES),
             is_reported: AtomicBool::new(false),
+            is_reported_of_host: AtomicBool::new(false),
             origins: Mutex::default(),
         }
     }
@@ -41,20 +43,25 @@ impl Left {
     /// more of them than files.
     ///
     /// # Errors
-    /// A sentence with the limit that is reached.
+    /// A sentence with the limit that is reached, the first time that it is.
     pub(super) fn take_file(
         &self,
         origin: Option<Origin>,
-    ) -> Result<Option<Arc<AtomicU64>>, String> {
+    ) -> Result<Option<Arc<AtomicU64>>, Option<String>> {
+        let once = |is_reported: &AtomicBool, sentence: String| {
+            Err((!is_reported.swap(true, Ordering::Relaxed)).then_some(sentence))
+        };
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         let of_origin = origin.and_then(|origin| origins.get(&origin));
         if of_origin.is_some_and(|(files, _)| *files == 0) {
             let limit = MAX_TRACES / PART_OF_ORIGIN;
-            return Err(format!("{limit} traces of one host were written: the limit"));
+            let sentence = format!("{limit} traces of one host were written: the limit");
+            return once(&self.is_reported_of_host, sentence);
         }
         let take = |left: usize| left.checked_sub(1);
         if self.files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-            return Err(format!("{MAX_TRACES} traces were written, the most"));
+            let sentence = format!("{MAX_TRACES} traces were written, the most");
+            return once(&self.is_reported, sentence);
         }
         let Some(origin) = origin else { return Ok(None) };
         let (files, bytes) = origins.entry(origin).or_insert_with(|| {

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
@@ -254,6 +254,27 @@ fn traces_have_a_budget_of_files_and_bytes_whose_end_is_told_once() {
     drop(trace);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     assert!(files(&folder)["long_client.sqlog"] <= 5_000);
+}
+
+#[test]
+fn that_files_of_a_host_and_all_files_are_used_up_is_told_once_each() {
+    let folder = Folder::new("limits");
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let hook = {
+        let said = Arc::clone(&said);
+        move |error: &QlogError| said.lock().expect("whole").push(error.error.to_string())
+    };
+    let qlog = Qlog::in_directory(&folder.0, hook).expect("a directory");
+    let attackers = [1, 2].map(|host| Origin::from([10, 0, 0, host]));
+    for number in 0..2 * MAX_TRACES {
+        qlog.trace(Time::ZERO, &number, Some(attackers[number % 2])).open();
+    }
+    let of_host = "250 traces of one host were written: the limit";
+    assert_eq!(*said.lock().expect("whole"), [of_host]);
+    for number in 0..MAX_TRACES {
+        qlog.trace(Time::ZERO, &number, None);
+    }
+    assert_eq!(*said.lock().expect("whole"), [of_host, "1000 traces were written, the most"]);
 }
 
 #[test]

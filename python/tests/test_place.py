@@ -1,0 +1,87 @@
+"""Folders for output, in a folder that others can write to; another user's need root."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ontempo.lab.errors import BadInputError
+from ontempo.lab.place import make_folder, open_folder
+
+OTHER = 65_534
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    with pytest.raises(BadInputError, match=f"a {what} of user {OTHER}"):
+        yield
+
+
+def test_a_folder_and_those_on_the_way_are_made_and_own_links_followed(shared: Path) -> None:
+    make_folder(shared / "one" / "two")
+    make_folder(shared / "one" / "two")
+    (shared / "link").symlink_to("one")
+    opened = open_folder(shared / "link" / ".." / "one" / "three")
+    try:
+        assert os.fstat(opened).st_ino == (shared / "one" / "three").stat().st_ino
+    finally:
+        os.close(opened)
+    (shared / "round").symlink_to("round")
+    with pytest.raises(BadInputError, match="too many links"):
+        make_folder(shared / "round")
+    (shared / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        make_folder(shared / "file")
+
+
+def test_what_another_user_puts_there_is_refused(shared: Path, tmp_path: Path) -> None:
+    require_root()
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (shared / "folder").mkdir()
+    (shared / "link").symlink_to(victim)
+    for name in ("folder", "link"):
+        make_folder(shared / name)
+        os.lchown(shared / name, OTHER, OTHER)
+        with refused(name):
+            make_folder(shared / name)
+    with refused("link"):
+        make_folder(shared / "link" / "new")
+    # A folder of another user on the way is the choice of whoever named it.
+    make_folder(shared / "folder" / "new")
+    assert not list(victim.iterdir())
+
+
+def test_for_root_who_called_sudo_is_this_user(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_root()
+    (shared / "folder").mkdir()
+    os.chown(shared / "folder", OTHER, OTHER)
+    monkeypatch.setenv("SUDO_UID", str(OTHER))
+    make_folder(shared / "folder")
+
+
+def test_a_lock_is_not_written_through_a_link(shared: Path, tmp_path: Path) -> None:
+    folder = pytest.importorskip("ontempo.lab.folder")
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (shared / folder.LOCK).symlink_to(victim)
+    with pytest.raises(folder.UnfitEnvironmentError), folder.claimed(shared):
+        pass
+    assert victim.read_text() == "precious"
