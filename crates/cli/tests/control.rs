@@ -16,11 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
 use common::{Place, Ran, interrupt, wait_until};
-use emulated::{assert_carried, can_emulate, counts, numbers, run_name, table};
+use emulated::{assert_carried, can_emulate, counts, numbers, run_name, table, texts};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// UDP at 16 Mbit/s, packets of 1,000 bytes.
@@ -80,13 +77,6 @@ impl<'a> Controlled<'a> {
         assert!(!socket.exists(), "the socket is left");
         ran
     }
-}
-
-fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
-    let column = batch.column_by_name(name).expect("a column").as_dictionary::<Int32Type>();
-    let values = column.values().as_string::<i32>();
-    let text = |row: usize| values.value(column.keys().value(row) as usize).to_owned();
-    (0..column.len()).map(text).collect()
 }
 
 /// Checks the packets that left the bottleneck between the changes, whose rates were `rates`.
