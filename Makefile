@@ -54,7 +54,7 @@ test: machine ## Run every check and every test, and count them.
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
 .PHONY: every-test
-every-test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python check-claims
+every-test: check-format lint test-rust test-fuzz check-portable check-rustdoc check-docs test-python check-claims
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
@@ -154,6 +154,12 @@ test-fuzz: machine
 		CARGO_TARGET_DIR=target cargo check $(RELEASE) --locked --no-default-features --manifest-path "$$folder/Cargo.toml"; \
 		scripts/fuzz-briefly "$$folder"; \
 	done
+
+# The one program for other systems than Linux.
+.PHONY: check-portable
+check-portable: machine
+	$(call step,check-portable)
+	scripts/check-portable
 
 .PHONY: check-rustdoc
 check-rustdoc: machine

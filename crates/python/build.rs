@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose code a run passes through.
-const CRATES: [&str; 6] =
-    ["foundation", "mechanisms", "network", "runtime", "scenario", "simulator"];
+const CRATES: [&str; 7] =
+    ["foundation", "mechanisms", "network", "scenario", "elements", "runtime", "simulator"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -1,29 +1,18 @@
 //! Addresses of the command line, and sockets bound to them.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
+use ontempo_foundation::AddressError;
 use ontempo_udp::{Socket, SocketOptions};
 
 use crate::failure::{Failure, environment};
 
 /// The first address of `HOST:PORT`.
 pub(crate) fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |what: &str| Failure::Input(format!("{option}{text}: {what}"));
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(wrong("the port is missing: write host.example:4434"));
-    };
-    if host.is_empty() {
-        return Err(wrong("the host is missing: write host.example:4434"));
-    }
-    let port: u16 = port.parse().map_err(|_| wrong("no port from 1 to 65535"))?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if let Some(Ok(address)) = bare.map(str::parse::<IpAddr>) {
-        return Ok(SocketAddr::new(address, port));
-    }
-    match (host, port).to_socket_addrs() {
-        Ok(mut all) => all.next().ok_or_else(|| wrong("this name has no address")),
-        Err(error) => Err(Failure::Environment(format!("{option}{host}: no such name: {error}"))),
-    }
+    ontempo_foundation::resolve(text).map_err(|error| match error {
+        AddressError::Written(what) => Failure::Input(format!("{option}{text}: {what}")),
+        AddressError::Unknown(what) => Failure::Environment(format!("{option}{what}")),
+    })
 }
 
 /// A socket bound to `[ADDRESS]:PORT`, or to all addresses. The error for a missing port suggests

@@ -37,6 +37,12 @@ impl Failure {
         });
     }
 
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Input(what) | Self::Environment(what) | Self::Interrupted(what) => what,
+        }
+    }
+
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Input(_) => 2,

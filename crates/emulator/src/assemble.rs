@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ontempo_elements::{changeable_link, link};
 use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
-use ontempo_runtime::{Distance, Pace, changeable_link, link, messages, prompts, source};
+use ontempo_runtime::{Distance, Pace, messages, prompts, source};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{EcnCode, FlowGroup, Scenario, TcpSpec, Transport};
 use socket2::{Domain, Protocol, Socket, Type};

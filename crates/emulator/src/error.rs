@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use ontempo_runtime::ElementError;
+use ontempo_elements::ElementError;
 use ontempo_scenario::ScenarioError;
 
 /// Why a scenario was not emulated, or not to its end.

@@ -9,9 +9,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 
+use ontempo_elements::Element;
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_network::{Departure, DropReason, Dropped, Fate, LinkStatistics, Queued, Schedule};
-use ontempo_runtime::{Element, LinkTotals};
+use ontempo_runtime::LinkTotals;
 use ontempo_scenario::Layout;
 
 use crate::ip::{self, Ends};

@@ -9,6 +9,7 @@
 //! Transcendental functions come from [`math`], never from the platform's libm: the same
 //! scenario and seed give the same bytes on every machine.
 
+mod address;
 mod host;
 pub mod math;
 pub mod octets;
@@ -18,6 +19,7 @@ mod random;
 mod text;
 mod units;
 
+pub use address::{AddressError, resolve};
 pub use host::{first_of_largest_host, host_prefix};
 pub use printable::{printable, printable_lines};
 pub use random::RandomStream;

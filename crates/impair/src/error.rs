@@ -1,6 +1,6 @@
 use std::fmt;
 
-use ontempo_runtime::ElementError;
+use ontempo_elements::ElementError;
 use ontempo_scenario::ScenarioError;
 
 /// Why a scenario gives no path.

@@ -9,6 +9,7 @@
 mod error;
 mod histogram;
 mod path;
+pub mod program;
 mod relay;
 mod report;
 

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 
+use ontempo_elements::{Element, link};
 use ontempo_foundation::{Bytes, Time};
 use ontempo_network::{Departure, DropReason, Dropped as LinkDrop, Fate, Queued};
-use ontempo_runtime::{Element, link};
 use ontempo_scenario::model::Scenario;
 
 use crate::error::ImpairError;
@@ -17,9 +17,14 @@ use crate::report::{Dropped, WayReport};
 /// queue, and what the allocator adds. Without it datagrams without payload would cost nothing.
 pub const DATAGRAM_COST: u64 = 256;
 
-/// A client's datagrams hold at most so many times what is left of the limit: three quarters of it for
-/// one alone, and whatever others hold, there is something for a newcomer.
+/// A client's datagrams hold at most so many times what is left of the limit, without [`RESERVED`]: 9/16
+/// of it for one alone.
 const SHARE_OF_LEFT: u64 = 3;
+
+/// The part of the limit that only clients with little use, as a divisor: what is little is this part shared by
+/// as many clients as a relay has ([`Limits`](crate::Limits)). So each has that much, whatever others hold.
+const RESERVED: u64 = 4;
+const LITTLE: u64 = 1024;
 
 /// What a datagram counts, bytes.
 fn cost(payload: &[u8]) -> u64 {
@@ -128,7 +133,7 @@ impl Path {
     /// The path of the flow `GROUP.INDEX` of the scenario, or of its only one. Each datagram takes
     /// `header_bytes` more on the wire than its payload; no more than `max_held_bytes`
     /// are on the path: of payload, and [`DATAGRAM_COST`] for each datagram. One client has at most
-    /// three quarters of them, and less where others hold some.
+    /// 9/16 of them, and less where others hold some; 1/1,024 of them is there for each of 256.
     ///
     /// # Errors
     /// If the scenario has no such flow, or several and none is named, or a link refuses its
@@ -210,12 +215,15 @@ impl Path {
     /// Takes so many bytes for a datagram of this client; false if they are not left for it.
     fn hold(&mut self, client: u64, cost: u64) -> bool {
         let left = self.max_held_bytes.saturating_sub(self.held_bytes);
-        let of_client = self.held_of.get(&client).copied().unwrap_or(0);
-        if cost > left || of_client + cost > SHARE_OF_LEFT.saturating_mul(left) {
+        let of_all = left.saturating_sub(self.max_held_bytes / RESERVED);
+        let of_client = self.held_of.get(&client).copied().unwrap_or(0) + cost;
+        let is_little = cost <= left && of_client <= self.max_held_bytes / LITTLE;
+        let is_shared = cost <= of_all && of_client <= SHARE_OF_LEFT.saturating_mul(of_all);
+        if !is_little && !is_shared {
             return false;
         }
         self.held_bytes += cost;
-        self.held_of.insert(client, of_client + cost);
+        self.held_of.insert(client, of_client);
         true
     }
 
@@ -574,7 +582,7 @@ transport = { kind = "tcp" }
             line.inject(Time::ZERO, 0, Way::Reverse, &[]);
         }
         let held = 10_000 - line.report(Way::Reverse).dropped.limit;
-        assert_eq!(held, 3 * (1 << 20) / 4 / DATAGRAM_COST);
+        assert_eq!(held, 9 * (1 << 20) / 16 / DATAGRAM_COST);
         line.advance(Time::ZERO + Duration::from_secs(100), &mut |_| Ok(()));
         assert_eq!((line.held_bytes, line.held_of.len()), (0, 0));
         // Each place had a large datagram once, or was free while others had: none keeps its bytes.
@@ -595,7 +603,9 @@ transport = { kind = "tcp" }
             }
         }
         let before = line.report(Way::Reverse).dropped.limit;
-        line.inject(Time::ZERO, 100, Way::Reverse, &[0; 1_000]);
+        for client in 100..256 {
+            line.inject(Time::ZERO, client, Way::Reverse, &[0; 700]);
+        }
         assert_eq!(line.report(Way::Reverse).dropped.limit, before, "nothing is left");
         assert!(line.held_bytes <= 1 << 20);
     }
@@ -607,7 +617,7 @@ transport = { kind = "tcp" }
             line.inject(Time::ZERO, 0, Way::Reverse, &[0; 1_000]);
         }
         let report = line.report(Way::Reverse);
-        assert_eq!(report.dropped.limit, 2_000 - 3 * (1 << 20) / 4 / 1_256);
+        assert_eq!(report.dropped.limit, 2_000 - (9 * (1 << 20) / 4 / 1_256 + 3) / 4);
         let text = LINE.replace("QUEUE", "queue = { kind = \"drop-tail\" }") + "count = 2\n";
         let scenario = ontempo_scenario::parse(&text, "s.toml").expect("a scenario");
         let of = |flow| Path::of(&scenario, flow, 1, 28, 1 << 20).map(|_| ());

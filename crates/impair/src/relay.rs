@@ -172,7 +172,9 @@ fn hears_only(socket: UdpSocket, server: SocketAddr) -> io::Result<UdpSocket> {
     prepare(&socket)?;
     socket.connect(server)?;
     // The server does not know this socket yet: nothing of it is lost.
-    while socket.recv(&mut [0]).is_ok() {}
+    // Room for a whole one, which Windows wants.
+    let mut buffer = vec![0; MAX_DATAGRAM];
+    while socket.recv(&mut buffer).is_ok() {}
     Ok(socket)
 }
 
@@ -285,7 +287,9 @@ impl Relay {
         let next = self.path.next();
         let now = self.now();
         let sleep = if next <= now { Duration::ZERO } else { next.since(now) }.min(MAX_SLEEP);
-        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep.as_nanos() as i64 };
+        let sleep = std::time::Duration::from_nanos(sleep.as_nanos());
+        // Its fields differ between systems.
+        let timeout = Timespec::try_from(sleep).map_err(|_| ErrorKind::InvalidInput)?;
         let clients = self.clients.places.iter().enumerate();
         let clients = clients.filter_map(|(place, client)| Some((place, client.as_ref()?)));
         let mut places = vec![None];

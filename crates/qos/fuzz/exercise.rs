@@ -26,7 +26,9 @@ fn body(kind: Kind, bytes: &[u8]) {
         }
         Kind::Refused => {
             if let Ok(refused) = Refused::read(bytes) {
-                assert_eq!(Refused::read(&refused.to_bytes()), Ok(refused));
+                // Escapes can make it longer than what is sent of it.
+                let again = Refused::read(&refused.to_bytes()).map(|again| again.reason);
+                assert!(again.is_ok_and(|again| refused.reason.starts_with(&again)));
             }
         }
         Kind::Data | Kind::Bye => {}

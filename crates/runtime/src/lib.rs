@@ -1,9 +1,7 @@
-//! What simulator and emulator share: from a scenario to network elements and traffic sources,
-//! and from counters to result tables.
+//! What simulator and emulator share: from a scenario to traffic sources, and from counters to result
+//! tables.
 //!
-//! Both build a link with [`link`], with the random streams derived from its name, so that the
-//! same elements with the same parameters carry modelled packets in the simulator and real ones
-//! in the emulator. A [`Source`] returns how many packets a flow's application has offered by a
+//! A [`Source`] returns how many packets a flow's application has offered by a
 //! given time, virtual or real. [`Rows`] follow the schemas of `ontempo_scenario::tables`; a
 //! [`RunFolder`] writes a run to disk completely or not at all, and [`read_tables`] reads it.
 //!
@@ -12,12 +10,10 @@
 mod address;
 mod applications;
 mod arrivals;
-mod elements;
 mod folder;
 mod messages;
 pub mod pcapng;
 mod read;
-mod reservations;
 mod rows;
 mod sources;
 mod spacing;
@@ -26,7 +22,6 @@ mod tables;
 pub use address::{End, V6_PREFIX, Version};
 pub use applications::{Message, Source};
 pub use arrivals::Arrivals;
-pub use elements::{Element, ElementError, changeable_link, link};
 pub use folder::{MANIFEST, RunFolder};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ontempo_elements::link;
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
 use ontempo_mechanisms::ack::{
     AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck, LinuxAck,
@@ -16,7 +17,7 @@ use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
-use ontempo_runtime::{Distance, Pace, Prompts, link, messages, prompts, source};
+use ontempo_runtime::{Distance, Pace, Prompts, messages, prompts, source};
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, DeliveryKind, FlowGroup, RecoveryKind,
     RetransmissionKind, RtoKind, Scenario, TcpSpec, Transport, WindowCounts,

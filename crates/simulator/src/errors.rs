@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ontempo_runtime::ElementError;
+use ontempo_elements::ElementError;
 use ontempo_scenario::ScenarioError;
 
 /// Why a scenario cannot be set up.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ontempo_elements::Element;
 use ontempo_foundation::{Bytes, Duration, Packets, Time};
 use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Occupancy, Queued};
-use ontempo_runtime::Element;
 
 use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};

@@ -3,7 +3,6 @@
 mod adus;
 mod deliver;
 mod emulate;
-mod impair;
 mod monitor;
 mod page;
 mod probe;
@@ -20,7 +19,6 @@ use ontempo_kernel::Name;
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
-pub(crate) use self::impair::Impair;
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
@@ -111,16 +109,8 @@ Examples:
   sudo ontempo shell demo video.0.source -- ss -tin")]
     Shell(Shell),
     /// Put a scenario's path between any two UDP programs, in real time, without root
-    #[command(after_help = "\
-Datagrams of clients cross the forward links of one flow of the scenario to the server, answers its \
-reverse links. The scenario's own flows are not run, and its duration does not matter: Ctrl-C ends it and \
-prints the counters. Each client's address has a socket of its own towards the server. Without an address, \
---listen means the loopback.
-
-Examples:
-  ontempo impair --listen :5000 --to 127.0.0.1:5001 --scenario line.toml
-  ontempo impair --listen 0.0.0.0:5000 --to media.example:4433 --scenario net.toml --flow video.0 --json")]
-    Impair(Impair),
+    #[command(after_help = ontempo_impair::impair_help!("ontempo impair"))]
+    Impair(ontempo_impair::program::Arguments),
     /// Print the summary of finished runs from their tables
     #[command(after_help = "\
 Example:

@@ -1,9 +1,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use ontempo_elements::link;
 use ontempo_foundation::{Duration, Time};
 use ontempo_network::DropReason;
-use ontempo_runtime::link;
 use ontempo_scenario::Layout;
 
 use super::{Delivery, Network, Spans};

@@ -209,6 +209,7 @@ impl Trace {
             next,
             in_flight: 0.0,
             in_recovery,
+            repairs: in_recovery,
             window_limited: true,
         });
         let responded = self.pert.snapshot().early_responses > before;

@@ -104,6 +104,9 @@ pub struct Ack {
     /// True during a loss episode, and for a duplicate ACK, which may begin one: a window
     /// does not grow then (RFC 5681, section 3.1: growth is for ACKs of new data).
     pub in_recovery: bool,
+    /// True if losses were being repaired before this acknowledgement: in a loss episode, or after a
+    /// timeout (Linux: `TCP_CA_Recovery`, `TCP_CA_Loss`).
+    pub repairs: bool,
     /// True if the window limited the sender: it had more to send, or used most of it. The window
     /// does not grow otherwise (RFC 7661; RFC 9002, section 7.8).
     pub window_limited: bool,

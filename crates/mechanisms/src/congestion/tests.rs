@@ -25,6 +25,7 @@ pub(super) fn ack(packets: f64) -> Ack {
         next: 1,
         in_flight: 1.0,
         in_recovery: false,
+        repairs: false,
         window_limited: true,
     }
 }

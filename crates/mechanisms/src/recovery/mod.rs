@@ -150,6 +150,12 @@ impl LossRecovery {
         self.episode_end.is_some()
     }
 
+    /// True while losses are repaired: in an episode, or after a timeout until all that was sent by then
+    /// is acknowledged.
+    pub fn repairs(&self) -> bool {
+        self.in_recovery() || self.board.first() < self.no_episode_below
+    }
+
     /// Whether new data acknowledged, or the first packet sent again, restarts the
     /// retransmission timer. Of an episode's partial ACKs only the first does, so that a long
     /// one ends by the timer rather than with a packet a round trip (RFC 6582, section 3.2,

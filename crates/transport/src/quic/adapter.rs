@@ -352,6 +352,7 @@ where
             next: self.next,
             in_flight: self.in_flight(),
             in_recovery: self.in_recovery(now),
+            repairs: self.in_recovery(now),
             window_limited,
         });
         self.record(now);

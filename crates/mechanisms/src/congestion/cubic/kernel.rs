@@ -66,7 +66,7 @@ impl Kernel {
     /// packet an ACK it never falls below 31 sixteenths, so that ns-2's CUBIC without delayed
     /// ACKs grows nearly twice as fast as intended.
     pub(super) fn on_ack(&mut self, ack: &Ack) {
-        if let (Some(rtt), true) = (ack.rtt, self.timestamps) {
+        if let Some(rtt) = ack.rtt {
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
         }
         if !ack.in_recovery && ack.packets >= 1.0 {
@@ -127,7 +127,8 @@ impl Kernel {
 
     /// ACKs per packet of growth.
     fn count(&self, now: Time, cwnd: f64, epoch: &Epoch, reno: f64, c: f64) -> f64 {
-        let least_rtt = self.least_rtt.unwrap_or(Duration::ZERO);
+        // That kernel knows it by timestamps alone.
+        let least_rtt = self.least_rtt.filter(|_| self.timestamps).unwrap_or(Duration::ZERO);
         let elapsed = now.since(epoch.start) + least_rtt;
         let target = epoch.plateau + epoch.offset(elapsed, c).trunc();
         let mut every =

@@ -172,7 +172,7 @@ impl Pert {
         if !self.parameters.confirmed {
             return Some(rtt);
         }
-        if ack.in_recovery {
+        if ack.repairs {
             return None;
         }
         let Some(path) = &mut self.path else { return Some(rtt) };

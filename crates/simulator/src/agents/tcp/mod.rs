@@ -338,6 +338,7 @@ impl Tcp {
         self.acks += 1;
         let (blocks, block_count) = packet.blocks();
         let in_recovery_before = self.recovery.in_recovery();
+        let repairs = self.recovery.repairs();
         let first_before = self.recovery.first();
         let losses_before = self.recovery.losses();
         let outcome = self.recovery.on_ack(now, packet.number, &blocks[..block_count]);
@@ -367,6 +368,7 @@ impl Tcp {
             next: self.recovery.next(),
             in_flight: self.recovery.in_flight() as f64,
             in_recovery: in_recovery_before || outcome.lost.is_some() || !outcome.advanced,
+            repairs,
             window_limited: self.may_grow(),
         });
         if let Some(lost) = outcome.lost {

@@ -1,4 +1,4 @@
-//! From a scenario's links to the elements of `ontempo-network`.
+//! The links.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
