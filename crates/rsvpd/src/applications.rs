@@ -306,7 +306,7 @@ fn group(name: &str) -> Result<u32, DaemonError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
     use std::process::Command;
 
@@ -433,7 +433,7 @@ mod tests {
     }
 
     /// Connects as another user, in a thread that becomes that user.
-    fn connect_as(user: u32, to: &Path, count: usize) -> Vec<UnixStream> {
+    pub(crate) fn connect_as(user: u32, to: &Path, count: usize) -> Vec<UnixStream> {
         let to = to.to_owned();
         let connecting = std::thread::spawn(move || {
             let user = rustix::process::Uid::from_raw(user);

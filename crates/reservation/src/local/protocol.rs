@@ -63,8 +63,9 @@ pub enum Request {
         session: Session,
     },
     /// Reserve for flows to an address of this host, in place of what this connection reserved before.
-    /// Connections can reserve for different senders of a session under FF. Senders that are not known yet are waited for. [`Notice::ResvError`] and
-    /// [`Notice::Confirmed`] come to this connection.
+    /// Connections of one user can reserve for different senders of a session under FF. Senders that
+    /// are not known yet are waited for. [`Notice::ResvError`] and [`Notice::Confirmed`] come to this
+    /// connection, under FF of its own senders.
     Reserve {
         /// Where they go.
         session: Session,

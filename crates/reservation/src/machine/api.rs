@@ -141,7 +141,15 @@ impl<R: Routes> Machine<R> {
     }
 }
 
-fn check_flows(session: &Session, style: Style, flows: &[Descriptor]) -> Result<(), RequestError> {
+/// Checks one application's request to reserve, before it is joined to those of others.
+///
+/// # Errors
+/// Where it contradicts itself or the style.
+pub fn check_flows(
+    session: &Session,
+    style: Style,
+    flows: &[Descriptor],
+) -> Result<(), RequestError> {
     let fits = match (style, flows) {
         (Style::FixedFilter, [_, ..]) => flows.iter().all(|flow| flow.filters.len() == 1),
         (Style::SharedExplicit, [flow]) => !flow.filters.is_empty(),

@@ -28,6 +28,7 @@ mod timers;
 mod unopened;
 mod update;
 
+pub use api::check_flows;
 pub use boundary::{
     Arrival, ControlError, ControlRequest, ErrorTerms, Event, Handle, InterfaceConfig, InterfaceId,
     NextHop, RequestError, Reservation, Routes, TrafficControl, Transmit,

@@ -52,11 +52,11 @@ impl<R: Routes> Machine<R> {
             if is_stale(state.reservations.get(&next).and_then(|known| known.source), message_id) {
                 return;
             }
-            let (changed, refused) = machine.take_resv(now, state, next, resv);
+            let (changed, accepted) = machine.take_resv(now, state, next, resv);
             if let Some(known) = state.reservations.get_mut(&next) {
                 known.ttls = (packet_info.ttl, message.send_ttl);
                 // A refused RESV leaves no state, so that its MESSAGE_ID must not refresh any.
-                let message_id = message_id.filter(|_| !refused);
+                let message_id = message_id.filter(|_| accepted.len() == resv.flows.len());
                 if known.source != message_id {
                     let limits = (machine.config.limits.neighbours, machine.config.limits.states);
                     let announced = RefreshedState::Resv(resv.session, next);
@@ -69,9 +69,12 @@ impl<R: Routes> Machine<R> {
                 }
             }
             let sent = changed && machine.update(now, &resv.session, state, resv.confirm);
-            if let Some(confirm) = resv.confirm.filter(|_| !refused && !sent) {
+            // What is reserved, though others of its flows are refused: they may be of other
+            // applications.
+            if let Some(confirm) = resv.confirm.filter(|_| !accepted.is_empty() && !sent) {
                 let error = machine.error(next, &resv.session, Cause::Confirmed);
-                let (session, style, flows) = (resv.session, resv.style, resv.flows.clone());
+                let flows = accepted.into_iter().cloned().collect();
+                let (session, style) = (resv.session, resv.style);
                 let conf = ResvConf { session, error, confirm, style, flows };
                 machine.send_resv_conf(now, packet_info.interface, state, conf);
             }
@@ -103,25 +106,25 @@ impl<R: Routes> Machine<R> {
         if own.flows.is_empty() { Err(NOT_TRUSTED) } else { Ok(Some(own)) }
     }
 
-    /// Merges a RESV into the state; returns whether something changed and whether something was
-    /// refused.
-    fn take_resv(
+    /// Merges a RESV into the state; returns whether something changed, and the flow descriptors that
+    /// were accepted.
+    fn take_resv<'a>(
         &mut self,
         now: Time,
         state: &mut SessionState,
         next: Neighbour,
-        resv: &Resv,
-    ) -> (bool, bool) {
+        resv: &'a Resv,
+    ) -> (bool, Vec<&'a Descriptor>) {
         if let Err(cause) = self.resv_fits(state, next, resv) {
             if let Some(flow) = resv.flows.first() {
                 let error = self.error(next, &resv.session, cause);
                 self.refuse_resv(now, next, resv, flow.clone(), error);
             }
-            return (false, true);
+            return (false, Vec::new());
         }
         let period = self.config.bounded_period(resv.refresh);
         let expires = now + self.config.lifetime(period);
-        let (mut changed, mut refused) = (false, Vec::new());
+        let (mut changed, mut accepted, mut refused) = (false, Vec::new(), Vec::new());
         if state.reservations.get(&next).is_some_and(|known| known.style != resv.style) {
             let old = state.reservations.remove(&next);
             self.message_ids.remove_received(old.and_then(|old| old.source));
@@ -140,7 +143,10 @@ impl<R: Routes> Machine<R> {
         known.period = period;
         for descriptor in &resv.flows {
             match self.take_flow(now, state, next, resv, descriptor, expires) {
-                Ok(new) => changed |= new,
+                Ok(new) => {
+                    changed |= new;
+                    accepted.push(descriptor);
+                }
                 Err((cause, in_place)) => {
                     let error = ErrorSpec { in_place, ..self.error(next, &resv.session, cause) };
                     refused.push((descriptor, error));
@@ -153,7 +159,7 @@ impl<R: Routes> Machine<R> {
             self.refusals = self.refusals.wrapping_add(1);
             self.refuse_resv(now, next, resv, descriptor.clone(), error);
         }
-        (changed, !refused.is_empty())
+        (changed, accepted)
     }
 
     /// Checks the style and the number of next hops.

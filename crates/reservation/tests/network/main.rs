@@ -219,6 +219,43 @@ fn more_than_the_link_is_refused_where_it_does_not_fit() {
 }
 
 #[test]
+fn what_is_accepted_is_confirmed_though_another_flow_of_the_same_resv_is_refused() {
+    // At the host of the senders, or on the way to it.
+    for narrow in [0, 1] {
+        let mut world = World::new(1, 3, &[(0, 1), (1, 2)], Settings::default());
+        world.links[narrow].reservable = Rate::from_bits_per_sec(300_000);
+        world.start(narrow);
+        let to = session(world.host(2));
+        let rates = [(4000, 50_000.0), (4001, 20_000.0)];
+        let senders = rates.map(|(port, rate)| (Sender { address: world.host(0), port }, rate));
+        let mut flows = Vec::new();
+        // The second is asked for beside the first, which does not fit.
+        for (sender, rate) in senders {
+            world
+                .call(0, |machine, now| machine.announce(now, to, sender, traffic(rate)))
+                .expect("the request is right");
+            world.run_for(RTT);
+            flows.extend(fixed(load(rate), sender));
+            world
+                .call(2, |machine, now| machine.reserve(now, to, Style::FixedFilter, &flows, true))
+                .expect("the request is right");
+            world.run_for(RTT);
+        }
+        let refused = resv_errors(&world, 2);
+        assert!(
+            !refused.is_empty() && refused.iter().all(|(_, one)| one.cause == Cause::Bandwidth)
+        );
+        let (small, rate) = senders[1];
+        let confirmed = world.events.iter().filter_map(|(_, node, event)| match event {
+            Event::Confirmed { flows, .. } if *node == 2 => Some(flows.clone()),
+            _ => None,
+        });
+        assert_eq!(confirmed.collect::<Vec<_>>(), [fixed(load(rate), small)], "link {narrow}");
+        assert_eq!(world.towards(narrow, narrow + 1)[0].filters, [small]);
+    }
+}
+
+#[test]
 fn a_larger_request_that_is_refused_leaves_the_smaller_one_in_place() {
     let mut world = World::new(1, 4, &LINE, Settings::default());
     world.links[1].reservable = Rate::from_bits_per_sec(300_000);

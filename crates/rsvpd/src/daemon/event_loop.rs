@@ -56,29 +56,7 @@ pub fn run(
         _ => DaemonError::system("cannot open sockets for RSVP", &error),
     })?;
     let _lock = Lock::take(Path::new(lock::FOLDER))?;
-    let netlink = |error: io::Error| DaemonError::system("cannot open netlink for routes", &error);
-    let changes = Changes::open().map_err(netlink)?;
-    let kernel = Kernel::open().map_err(netlink)?;
-    let applications = Applications::listen(&config)?;
-    let machine = Machine::new(config.machine(), kernel, RandomStream::new(seed()?, "rsvpd"));
-    let mut daemon = Daemon {
-        config,
-        machine,
-        packets,
-        changes,
-        enforcement: Enforcement::default(),
-        applications,
-        owners: Owners::default(),
-        interfaces: BTreeMap::new(),
-        started: Instant::now(),
-        purge_at: Time::NEVER,
-        update_at: Time::NEVER,
-        dropped: BTreeMap::new(),
-        bad_packets: 0,
-        packets_in: 0,
-        packets_out: 0,
-        log,
-    };
+    let mut daemon = Daemon::open(config, packets, log)?;
     daemon.set_up_all()?;
     let ended = daemon.run_loop(stop);
     daemon.end();
@@ -91,6 +69,40 @@ fn seed() -> Result<u64, DaemonError> {
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|error| DaemonError::system("/dev/urandom", &error))?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+impl<'a> Daemon<'a> {
+    /// Without interfaces.
+    pub(super) fn open(
+        config: Config,
+        packets: Packets,
+        log: &'a mut dyn FnMut(&str),
+    ) -> Result<Self, DaemonError> {
+        let netlink =
+            |error: io::Error| DaemonError::system("cannot open netlink for routes", &error);
+        let changes = Changes::open().map_err(netlink)?;
+        let kernel = Kernel::open().map_err(netlink)?;
+        let applications = Applications::listen(&config)?;
+        let machine = Machine::new(config.machine(), kernel, RandomStream::new(seed()?, "rsvpd"));
+        Ok(Daemon {
+            config,
+            machine,
+            packets,
+            changes,
+            enforcement: Enforcement::default(),
+            applications,
+            owners: Owners::default(),
+            interfaces: BTreeMap::new(),
+            started: Instant::now(),
+            purge_at: Time::NEVER,
+            update_at: Time::NEVER,
+            dropped: BTreeMap::new(),
+            bad_packets: 0,
+            packets_in: 0,
+            packets_out: 0,
+            log,
+        })
+    }
 }
 
 impl Daemon<'_> {

@@ -52,7 +52,7 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
+    pub(super) fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
         let Some(config) = self.config.interfaces.get(name) else { return Ok(()) };
         let id = InterfaceId(new.index);
         if config.enforce {

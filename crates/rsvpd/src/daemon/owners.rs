@@ -45,8 +45,11 @@ impl Wanted {
         Some(self)
     }
 
-    /// Whether one of these flows is its own.
+    /// Whether one of these flows is its own: with a style that shares, it has all of its session.
     fn has_any(&self, flows: &[Descriptor]) -> bool {
+        if self.style != Style::FixedFilter {
+            return true;
+        }
         let of = |flows: &[Descriptor]| -> BTreeSet<Sender> {
             flows.iter().flat_map(|flow| flow.filters.iter().copied()).collect()
         };
@@ -177,11 +180,20 @@ impl Owners {
         }
     }
 
-    /// The applications whose flows these are: one alone has all of its session.
+    /// The applications whose flows these are.
     fn receivers_of(&self, session: &Session, flows: &[Descriptor]) -> BTreeSet<Id> {
-        let Some(owners) = self.receivers.get(session) else { return BTreeSet::new() };
-        let is_its = |(_, wanted): &(&Id, &Wanted)| owners.len() == 1 || wanted.has_any(flows);
-        owners.iter().filter(is_its).map(|(id, _)| *id).collect()
+        let owners = self.receivers.get(session).into_iter().flatten();
+        owners.filter(|(_, wanted)| wanted.has_any(flows)).map(|(id, _)| *id).collect()
+    }
+
+    /// The notice as this application gets it: of the flows that are confirmed its own.
+    pub(super) fn as_told(&self, notice: &Notice, id: Id) -> Notice {
+        let mut told = notice.clone();
+        if let Notice::Confirmed { session, flows, .. } = &mut told {
+            let own = self.receivers.get(session).and_then(|owners| owners.get(&id));
+            flows.retain(|flow| own.is_some_and(|own| own.has_any(std::slice::from_ref(flow))));
+        }
+        told
     }
 
     /// Records senders to this host.
@@ -266,6 +278,21 @@ mod tests {
         let node = sender(2).address;
         let recipients = owners.recipients(&Notice::Confirmed { session, flows, node });
         assert_eq!(recipients, BTreeSet::from([ids[1]]));
+        // Of one for all, each is told its own flows.
+        let flows = wanted(&[1, 2, 3, 9]).flows;
+        let all = Notice::Confirmed { session, flows, node };
+        assert_eq!(owners.recipients(&all), ids.into());
+        let flows = wanted(&[2]).flows;
+        assert_eq!(owners.as_told(&all, ids[1]), Notice::Confirmed { session, flows, node });
+        // A style that shares has one application, which is told all.
+        let group = Session { port: 10, ..session };
+        let (flows, shared) =
+            (wanted(&[1]).flows, Wanted { style: Style::Wildcard, ..wanted(&[]) });
+        owners.add_receiver(group, ids[0], shared);
+        let all = Notice::Confirmed { session: group, flows, node };
+        assert_eq!(owners.recipients(&all), BTreeSet::from([ids[0]]));
+        assert_eq!(owners.as_told(&all, ids[0]), all);
+        owners.remove_receiver(&group, ids[0]);
         assert_eq!(owners.rest(&session, ids[1]).expect("two").flows.len(), 2);
         owners.forget(ids[0]);
         owners.remove_receiver(&session, ids[1]);

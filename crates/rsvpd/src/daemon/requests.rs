@@ -4,7 +4,7 @@ use ontempo_reservation::local::{
     Answer, Census, EnforcedStatus, InterfaceStatus, Notice, ProtocolStatus, Question, Reply,
     Request, Room, Status, question,
 };
-use ontempo_reservation::machine::{Event, InterfaceId};
+use ontempo_reservation::machine::{Event, InterfaceId, check_flows};
 use rustix::event::PollFlags;
 
 use super::owners::{Wanted, leave};
@@ -137,6 +137,15 @@ impl Daemon<'_> {
                 self.machine.open(now, session);
             }
             Request::Reserve { session, style, flows, confirm } => {
+                // Their RESV is one: who joins it can make the others' fail.
+                let mut owners = self.owners.receivers.get(&session).into_iter().flatten();
+                let user = self.applications.user(id);
+                if owners.any(|(owner, _)| self.applications.user(*owner) != user) {
+                    return refused(OTHER_APPLICATION);
+                }
+                if let Err(error) = check_flows(&session, style, &flows) {
+                    return refused(&error.to_string());
+                }
                 let own = Wanted { style, flows, confirm };
                 let Some(all) = self.owners.joined(&session, id, own.clone()) else {
                     return refused(OTHER_RESERVATION);
@@ -185,8 +194,8 @@ impl Daemon<'_> {
             }
             _ => None,
         };
-        let reply = Reply::Event(notice);
         for id in recipients {
+            let reply = Reply::Event(self.owners.as_told(&notice, id));
             let stands = match path {
                 Some(path) => self.applications.send_path(id, path, &reply),
                 None => self.applications.send(id, &reply),
@@ -251,5 +260,87 @@ impl Daemon<'_> {
             adopted: self.enforcement.adopted(id),
             enforced: room.list(enforced),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::net::Ipv4Addr;
+    use std::os::unix::fs::PermissionsExt;
+
+    use ontempo_foundation::Time;
+    use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
+
+    use super::*;
+    use crate::applications::tests::connect_as;
+    use crate::config::Config;
+    use crate::packets::Packets;
+    use crate::routes::Interface;
+
+    const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+    /// Reserves for senders with these ports.
+    fn reserve(ports: &[u16]) -> Request {
+        let address = HERE.into();
+        let traffic =
+            TrafficSpec { rate: 1e4, burst: 4e3, peak: 1e4, smallest: 64, largest: 1_500 };
+        let flow = |port: &u16| Descriptor {
+            flowspec: FlowSpec::ControlledLoad(traffic),
+            filters: vec![Sender { address, port: *port }],
+        };
+        let session = Session { destination: address, protocol: 17, port: 9 };
+        let flows = ports.iter().map(flow).collect();
+        Request::Reserve { session, style: Style::FixedFilter, flows, confirm: true }
+    }
+
+    #[test]
+    fn an_application_reserves_beside_those_of_its_own_user_alone() {
+        if !ontempo_testing::require_root() {
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("ontempo-joins-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (socket, config) = (folder.join("socket"), folder.join("rsvpd.toml"));
+        let text =
+            format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\nenforce = false\n");
+        fs::write(&config, text).expect("a configuration");
+        let config = Config::read(&config).expect("it is right");
+        let (packets, mut log) = (Packets::open().expect("root may"), |_: &str| {});
+        let mut daemon = Daemon::open(config, packets, &mut log).expect("it opens");
+        // An address of none of this machine's interfaces: nothing is sent.
+        let lo = Interface { index: 1, mtu: 1_500, up: true, addresses: vec![HERE.into()] };
+        daemon.set_up("lo", &lo).expect("it enforces nothing");
+        for path in [&folder, &socket] {
+            fs::set_permissions(path, Permissions::from_mode(0o777)).expect("its owner may");
+        }
+        let users = [64_001, 64_001, 64_002, 0];
+        let clients = users.map(|user| connect_as(user, &socket, 1));
+        assert!(daemon.applications.accept(Time::from_nanos(1)).is_none());
+        let ids: Vec<Id> = daemon.applications.connections().map(|(id, ..)| id).collect();
+        let ids: [Id; 4] = ids.try_into().expect("four");
+        assert_eq!(ids.map(|id| daemon.applications.user(id)), users.map(Some));
+        let [first, second, other, root] = ids;
+        let mut ask = |id, ports: &[u16]| match daemon.carry_out(id, reserve(ports)) {
+            Answer::Refused(reason) => reason,
+            answer => format!("{answer:?}"),
+        };
+        assert_eq!(ask(first, &[1]), "Done");
+        // What it asks for is checked before it is joined with the other's.
+        assert!(ask(second, &[]).contains("do not fit the style"), "no flows");
+        assert_eq!(ask(second, &[2]), "Done");
+        let invented: Vec<u16> = (100..160).collect();
+        for id in [other, root] {
+            assert_eq!(ask(id, &invented), OTHER_APPLICATION);
+        }
+        assert_eq!(ask(first, &[1, 3, 4, 5, 6]), "Done");
+        for id in [first, second] {
+            daemon.close_application(id);
+        }
+        let mut ask = |id, ports: &[u16]| daemon.carry_out(id, reserve(ports));
+        assert!(matches!(ask(root, &[7]), Answer::Done));
+        assert!(matches!(ask(other, &[8]), Answer::Refused(reason) if reason == OTHER_APPLICATION));
+        drop((daemon, clients));
+        fs::remove_dir_all(folder).expect("it is there");
     }
 }
