@@ -67,6 +67,26 @@ def test_what_another_user_puts_there_is_refused(shared: Path, tmp_path: Path) -
     assert not list(victim.iterdir())
 
 
+def test_the_working_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_root()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (tmp_path / "link").symlink_to(".")
+    (folder / "link").symlink_to(".")
+    for name in (".", "./", "link"):
+        make_folder(Path(name))
+    os.chown(folder, OTHER, OTHER)
+    for name in (".", "./", "link"):
+        with refused("folder"):
+            make_folder(Path(name))
+    # These are of this user.
+    make_folder(tmp_path / "link")
+    make_folder(Path("/"))
+
+
 def test_for_root_who_called_sudo_is_this_user(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

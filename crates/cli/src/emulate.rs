@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::arguments::{Emulate, Hosts, Shell};
 use crate::check::load;
 use crate::control::Control as Commands;
-use crate::emulated_traces::Traces;
+use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
@@ -90,15 +90,17 @@ fn run(
     let results = emulation.run(control);
     progress.end();
     drop(commands);
-    let traces = match traces.finish() {
-        Err(failure @ Failure::Interrupted(_)) => {
+    let traces = traces.finish();
+    let hangs = traces.as_ref().is_err_and(Unfinished::hangs);
+    let (results, traces) = match both(results, traces) {
+        Err(failure) if hangs => {
             // To remove files would hang, too; the next run does.
             std::mem::forget(files);
             return Err(failure);
         }
         ended => ended?,
     };
-    let Results { tables, report, logs, changed } = results?;
+    let Results { tables, report, logs, changed } = results;
     report.warnings().iter().for_each(|warning| write_stderr(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;

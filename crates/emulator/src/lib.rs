@@ -50,7 +50,7 @@ pub use run::Emulation;
 pub use run_lock::{
     Hosted, control_socket, controlled_runs, hosts_of, namespaces_of, remove_leftovers,
 };
-pub use trace::{Trace, Traced};
+pub use trace::{Trace, TraceError, Traced};
 
 /// The version of this emulator, as written to a run's manifest.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -23,6 +23,9 @@ const MAX_BLOCKS: usize = 128;
 /// Bytes of a packet's block beside the packet itself, at most.
 const HEADERS: usize = 40;
 
+/// Bytes that are written at a time: once the run is cancelled, the disk has [`PATIENCE`] for the last.
+const PIECE: usize = 1 << 14;
+
 /// Interval at which the end of a trace is looked for, and for how many of these a disk that takes
 /// nothing is waited for once the run is cancelled: 1 s.
 const STEP: Wall = Wall::from_millis(50);
@@ -55,29 +58,42 @@ struct Counts {
     missed: AtomicU64,
     /// Blocks on their way to the disk.
     waiting: AtomicUsize,
-    /// Blocks that are written.
-    written: AtomicUsize,
+}
+
+/// Why a trace is not whole.
+#[derive(Debug)]
+pub enum TraceError {
+    /// The run was cancelled, and the rest of its trace not written.
+    Cancelled,
+    /// The same, and the disk took nothing for 1 s: its thread ends with the program.
+    Hangs,
+    /// A write failed, such as on a full disk.
+    Write(io::Error),
 }
 
 impl Trace {
-    /// Waits until all is written; to be called after the run. If that is cancelled, it ends though the
-    /// disk hangs, and its thread with the program.
+    /// Waits until all is written; to be called after the run. If that is cancelled, also meanwhile, it
+    /// ends soon, though the disk hangs.
     ///
     /// # Errors
-    /// If a write failed, such as on a full disk; [`TimedOut`](io::ErrorKind::TimedOut) if the run is
-    /// cancelled and the disk took nothing for 1 s.
-    pub fn finish(self) -> io::Result<Traced> {
-        let (mut last, mut silent) = (0, 0);
+    /// If the run was cancelled, or a write failed.
+    pub fn finish(self) -> Result<Traced, TraceError> {
+        let is_cancelled = || self.cancelled.load(Ordering::Relaxed);
+        let mut silent = 0;
         while !self.writing.is_finished() {
-            let written = self.counts.written.load(Ordering::Relaxed);
-            let is_waited_for = written != last || !self.cancelled.load(Ordering::Relaxed);
-            (last, silent) = (written, if is_waited_for { 0 } else { silent + 1 });
+            // The thread that writes leaves after the write that it is in.
+            silent += u32::from(is_cancelled());
             if silent > PATIENCE {
-                return Err(io::ErrorKind::TimedOut.into());
+                return Err(TraceError::Hangs);
             }
             thread::sleep(STEP);
         }
-        self.writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let is_cancelled = is_cancelled();
+        let written = self.writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.map_err(TraceError::Write)?;
+        if is_cancelled {
+            return Err(TraceError::Cancelled);
+        }
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Ok(Traced { packets: read(&self.counts.packets), missed: read(&self.counts.missed) })
     }
@@ -165,11 +181,15 @@ fn write(
     is_in_vain: &AtomicBool,
 ) -> io::Result<()> {
     for block in filled {
-        out.write_all(&block)?;
+        for piece in block.chunks(PIECE) {
+            // The files of a cancelled run are removed.
+            if is_in_vain.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            out.write_all(piece)?;
+        }
         counts.waiting.fetch_sub(1, Ordering::Relaxed);
-        counts.written.fetch_add(1, Ordering::Relaxed);
     }
-    // The files of a cancelled run are removed.
     if is_in_vain.load(Ordering::Relaxed) { Ok(()) } else { out.sync_all() }
 }
 
@@ -189,6 +209,7 @@ fn names(layout: &Layout) -> Vec<(IpAddr, String)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Read;
     use std::os::fd::OwnedFd;
     use std::sync::mpsc;
 
@@ -200,10 +221,8 @@ topology = { kind = "dumbbell", bottleneck = { rate = "8 Mbit/s", delay = "10 ms
 flows = { a = { application = { kind = "cbr", rate = "1 Mbit/s" }, transport = { kind = "udp" } } }
 "#;
 
-    #[test]
-    fn a_trace_to_a_disk_that_hangs_ends_once_the_run_is_cancelled() {
-        // A pipe that nobody reads takes 64 KiB, and then nothing.
-        let (reader, writer) = io::pipe().unwrap();
+    /// What a trace to a pipe that is full of blocks comes to once the run is cancelled.
+    fn cancelled(writer: io::PipeWriter) -> Result<Traced, TraceError> {
         let layout = ontempo_scenario::parse(SCENARIO, "s.toml").unwrap().layout(1).unwrap();
         let out = File::from(OwnedFd::from(writer));
         let cancelled = Arc::<AtomicBool>::default();
@@ -221,8 +240,27 @@ flows = { a = { application = { kind = "cbr", rate = "1 Mbit/s" }, transport = {
             cancelled.store(true, Ordering::Relaxed);
             done.send(trace.finish())
         });
-        let ended = ended.recv_timeout(Wall::from_secs(20)).expect("it ends");
-        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        ended.recv_timeout(Wall::from_secs(20)).expect("it ends")
+    }
+
+    #[test]
+    fn a_trace_to_a_disk_that_hangs_ends_once_the_run_is_cancelled() {
+        // A pipe that nobody reads takes 64 KiB, and then nothing.
+        let (reader, writer) = io::pipe().unwrap();
+        assert!(matches!(cancelled(writer), Err(TraceError::Hangs)));
         drop(reader);
+    }
+
+    #[test]
+    fn a_trace_to_a_slow_disk_is_left_once_the_run_is_cancelled_and_is_not_whole() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let slow = thread::spawn(move || {
+            // Below 256 KiB a second. It ends with the writer.
+            while reader.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {
+                thread::sleep(Wall::from_millis(30));
+            }
+        });
+        assert!(matches!(cancelled(writer), Err(TraceError::Cancelled)));
+        slow.join().unwrap();
     }
 }

@@ -25,7 +25,8 @@ def open_folder(path: Path) -> int:
 
     Raises `BadInputError` if another user could have put it there, or a link on the way.
     """
-    rest, links = deque(_names(path)), 0
+    # A path without names is the folder it begins at.
+    rest, links = deque(_names(path) or ["."]), 0
     folder = _start(path)
     try:
         while rest:
@@ -41,6 +42,8 @@ def open_folder(path: Path) -> int:
                     raise BadInputError(f"{path}: too many links on the way")
                 to = Path(os.readlink(name, dir_fd=folder))
                 rest.extendleft(reversed(_names(to)))
+                if not rest:
+                    rest.append(".")
                 if to.is_absolute():
                     folder = _instead(folder, _start(to))
                 continue

@@ -27,6 +27,9 @@ const MAX_ROUND_TRIP: u64 = 60_000_000_000;
 /// How long to wait for the last arrivals.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
+/// The same once a command ends the recording: who waits for it may be a user, and the peer dead.
+const LAST_WAIT_OF_COMMAND: Duration = Duration::from_millis(500);
+
 /// Interval of scouts meanwhile.
 const LAST_GAP: Duration = Duration::from_millis(20);
 
@@ -335,6 +338,8 @@ impl Protocol for Recorder {
 
     fn handle_command(&mut self, now: Time, (): ()) {
         self.finish(now);
+        let give_up = now + LAST_WAIT_OF_COMMAND;
+        self.ending = self.ending.map(|ending| ending.min(give_up));
     }
 
     fn handle_timeout(&mut self, now: Time) {

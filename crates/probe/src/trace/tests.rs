@@ -406,6 +406,24 @@ fn an_outage_is_recorded_and_a_dead_path_ends_it_with_what_there_was() {
 }
 
 #[test]
+fn a_command_ends_a_recording_soon_though_the_peer_is_dead() {
+    // While it records, and while it waits for the last arrivals.
+    for (seconds, stopped) in [(60.0, 4.0), (4.0, 4.1)] {
+        let mut world = World::new(vec![piece(0.0, 4.0, 20, 0.0)]);
+        world.dead_from = Time::from_secs_f64(3.0);
+        let mut recorder = Recorder::new(options(seconds), 77, |_| {});
+        world.run(&mut recorder, Time::from_secs_f64(stopped));
+        assert!(!recorder.is_finished(), "{}", world.now);
+        let stopped = world.now;
+        recorder.handle_command(stopped, ());
+        world.run(&mut recorder, stopped + Duration::from_secs(20));
+        assert!(recorder.is_finished());
+        let waited = world.now.since(stopped);
+        assert!(waited <= Duration::from_millis(600), "{waited}");
+    }
+}
+
+#[test]
 fn no_more_is_sent_than_allowed_and_that_is_said() {
     let mut world = World::new(vec![piece(0.0, 40.0, 20, 0.0)]);
     let mut options = options(4.0);
