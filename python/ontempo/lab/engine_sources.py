@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-CRATES = ("foundation", "mechanisms", "network", "runtime", "scenario", "simulator")
+CRATES = (
+    "foundation",
+    "mechanisms",
+    "network",
+    "scenario",
+    "elements",
+    "runtime",
+    "simulator",
+)
 """The crates whose code a run passes through."""
 
 FNV_OFFSET, FNV_PRIME = 0x6C62272E07BB014262B821756295C58D, 0x13B | 1 << 88
