@@ -617,7 +617,7 @@ transport = { kind = "tcp" }
             line.inject(Time::ZERO, 0, Way::Reverse, &[0; 1_000]);
         }
         let report = line.report(Way::Reverse);
-        assert_eq!(report.dropped.limit, 2_000 - (9 * (1 << 20) / 4 / 1_256 + 3) / 4);
+        assert_eq!(report.dropped.limit, 2_000 - (9_u64 * (1 << 20) / 4 / 1_256).div_ceil(4));
         let text = LINE.replace("QUEUE", "queue = { kind = \"drop-tail\" }") + "count = 2\n";
         let scenario = ontempo_scenario::parse(&text, "s.toml").expect("a scenario");
         let of = |flow| Path::of(&scenario, flow, 1, 28, 1 << 20).map(|_| ());
