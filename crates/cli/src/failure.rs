@@ -32,12 +32,11 @@ impl Failure {
     }
 
     pub(crate) fn report(&self) {
-        write_stderr(match self {
-            Self::Input(what) | Self::Environment(what) | Self::Interrupted(what) => what,
-        });
+        write_stderr(self.text());
     }
 
-    pub(crate) fn into_text(self) -> String {
+    /// Its sentence.
+    pub(crate) fn text(&self) -> &str {
         match self {
             Self::Input(what) | Self::Environment(what) | Self::Interrupted(what) => what,
         }

@@ -15,7 +15,7 @@ struct Terminal {
 
 impl program::Terminal for Terminal {
     fn print(&self, text: &str) -> Result<(), Trouble> {
-        emit(text).map_err(|failure| Trouble::Environment(failure.into_text()))
+        emit(text).map_err(|failure| Trouble::Environment(failure.text().to_owned()))
     }
 
     fn tell(&self, text: &str) {

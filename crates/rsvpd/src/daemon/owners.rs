@@ -187,13 +187,13 @@ impl Owners {
     }
 
     /// The notice as this application gets it: of the flows that are confirmed its own.
-    pub(super) fn as_told(&self, notice: &Notice, id: Id) -> Notice {
-        let mut told = notice.clone();
-        if let Notice::Confirmed { session, flows, .. } = &mut told {
+    pub(super) fn notice_for(&self, notice: &Notice, id: Id) -> Notice {
+        let mut notice = notice.clone();
+        if let Notice::Confirmed { session, flows, .. } = &mut notice {
             let own = self.receivers.get(session).and_then(|owners| owners.get(&id));
             flows.retain(|flow| own.is_some_and(|own| own.has_any(std::slice::from_ref(flow))));
         }
-        told
+        notice
     }
 
     /// Records senders to this host.
@@ -278,20 +278,20 @@ mod tests {
         let node = sender(2).address;
         let recipients = owners.recipients(&Notice::Confirmed { session, flows, node });
         assert_eq!(recipients, BTreeSet::from([ids[1]]));
-        // Of one for all, each is told its own flows.
+        // Of one for all, each is notified of its own flows.
         let flows = wanted(&[1, 2, 3, 9]).flows;
         let all = Notice::Confirmed { session, flows, node };
         assert_eq!(owners.recipients(&all), ids.into());
         let flows = wanted(&[2]).flows;
-        assert_eq!(owners.as_told(&all, ids[1]), Notice::Confirmed { session, flows, node });
-        // A style that shares has one application, which is told all.
+        assert_eq!(owners.notice_for(&all, ids[1]), Notice::Confirmed { session, flows, node });
+        // A style that shares has one application, which is notified of all.
         let group = Session { port: 10, ..session };
         let (flows, shared) =
             (wanted(&[1]).flows, Wanted { style: Style::Wildcard, ..wanted(&[]) });
         owners.add_receiver(group, ids[0], shared);
         let all = Notice::Confirmed { session: group, flows, node };
         assert_eq!(owners.recipients(&all), BTreeSet::from([ids[0]]));
-        assert_eq!(owners.as_told(&all, ids[0]), all);
+        assert_eq!(owners.notice_for(&all, ids[0]), all);
         owners.remove_receiver(&group, ids[0]);
         assert_eq!(owners.rest(&session, ids[1]).expect("two").flows.len(), 2);
         owners.forget(ids[0]);

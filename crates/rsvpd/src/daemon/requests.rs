@@ -195,7 +195,7 @@ impl Daemon<'_> {
             _ => None,
         };
         for id in recipients {
-            let reply = Reply::Event(self.owners.as_told(&notice, id));
+            let reply = Reply::Event(self.owners.notice_for(&notice, id));
             let stands = match path {
                 Some(path) => self.applications.send_path(id, path, &reply),
                 None => self.applications.send(id, &reply),
