@@ -18,8 +18,8 @@ FUZZ := $(wildcard crates/*/fuzz)
 # What the tests print, and what they skip.
 TESTED := target/tested
 
-# The name of a step, before it begins.
-step = @echo "== $(1)"; mkdir -p $(TESTED); echo "$(1)" >> $(TESTED)/steps
+# The name of a step, before it begins, and when that is.
+step = @echo "== $(1)"; mkdir -p $(TESTED); printf '%s\t%s\n' "$(1)" "$$(date +%s)" >> $(TESTED)/steps
 
 # The tests with real packets need the machine to themselves.
 .NOTPARALLEL:

@@ -19,15 +19,17 @@ VEGAS = "this kernel has the congestion control vegas"
 def count(
     folder: Path, output: str, skips: list[str], code: int = 0, *, ci: bool = False
 ) -> tuple[int, list[str]]:
-    """The exit code and the lines printed."""
+    """The exit code and the lines printed, without the first: how long the steps took."""
     (folder / "output").write_text(output)
     (folder / "skips").write_text("".join(f"{line}\n" for line in skips))
-    (folder / "steps").write_text("build\nlint\n")
+    (folder / "steps").write_text("build\t1000000\nlint\t1000090\n")
     environment = {**os.environ, "CI": str(ci).lower()}
     command = [sys.executable, str(SCRIPT), str(folder), str(code)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    return done.returncode, done.stdout.splitlines()
+    took, *lines = done.stdout.splitlines()
+    assert took.startswith("took: build 90 s, lint ")
+    return done.returncode, lines
 
 
 def test_a_rust_test_that_skipped_itself_is_not_counted_as_passed(tmp_path: Path) -> None:

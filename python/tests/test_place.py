@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from small import scenario
 
+import ontempo as ot
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.place import make_folder, open_folder
 
@@ -95,6 +97,19 @@ def test_for_root_who_called_sudo_is_this_user(
     os.chown(shared / "folder", OTHER, OTHER)
     monkeypatch.setenv("SUDO_UID", str(OTHER))
     make_folder(shared / "folder")
+
+
+def test_a_saved_result_goes_through_nothing_of_another_user(shared: Path, tmp_path: Path) -> None:
+    require_root()
+    result = ot.run(scenario())
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (shared / "link").symlink_to(victim)
+    os.lchown(shared / "link", OTHER, OTHER)
+    for name in ("link", "link/new"):
+        with pytest.raises(PermissionError, match=f"the link.* belongs to user {OTHER}"):
+            result.save(shared / name)
+    assert not list(victim.iterdir())
 
 
 def test_a_lock_is_not_written_through_a_link(shared: Path, tmp_path: Path) -> None:

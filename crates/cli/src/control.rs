@@ -143,8 +143,7 @@ impl Drop for Control {
 
 /// Root, and the user who started this process: also where sudo has made it root's.
 fn users() -> Vec<u32> {
-    let by_sudo = std::env::var("SUDO_UID").ok().and_then(|user| user.parse().ok());
-    vec![0, by_sudo.unwrap_or_else(|| rustix::process::getuid().as_raw())]
+    vec![0, ontempo_place::starter()]
 }
 
 /// A socket to which only root and `user` may connect. One that a killed run left is replaced: the

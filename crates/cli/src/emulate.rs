@@ -111,7 +111,7 @@ fn run(
         write_repeat(&mut files, &changed, arguments.hosts.ipv6).map_err(writing)?;
     }
     let manifest = Manifest::new(scenario, seed, &tables, work(&report), &traces).to_text()?;
-    files.replaces(StoredManifest::traces_besides(out, &traces));
+    files.replaces(StoredManifest::traces_besides(&files, &traces));
     files.keep(Some(&manifest)).map_err(writing)?;
     Ok((Finished { seed, folder: out.to_owned(), summary: Summary::of(&tables) }, report))
 }

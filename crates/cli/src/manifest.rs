@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::TABLES_VERSION;
-use ontempo_simulator::{MANIFEST, ResultTable};
+use ontempo_simulator::{MANIFEST, ResultTable, RunFolder};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -133,10 +133,11 @@ impl StoredManifest {
         serde_json::from_str(&text).map(Some).map_err(|error| failure(&error))
     }
 
-    /// The files of the traces of the run in `folder`, if there is one, without those of `traces`.
-    pub(crate) fn traces_besides(folder: &Path, traces: &[TraceEntry]) -> Vec<String> {
+    /// The files of the traces of the earlier run in `folder`, if there is one, without those of `traces`.
+    pub(crate) fn traces_besides(folder: &RunFolder, traces: &[TraceEntry]) -> Vec<String> {
         // An unreadable manifest is not ours, so it lists no traces of ours.
-        let earlier = Self::read(folder).ok().flatten();
+        let text = folder.read_earlier(MANIFEST).ok();
+        let earlier = text.and_then(|text| serde_json::from_str::<Self>(&text).ok());
         let files = earlier.into_iter().flat_map(|earlier| earlier.traces).map(|old| old.file);
         // A name with a path was not written by us.
         let is_ours = |file: &String| file.ends_with(".pcapng") && !file.contains('/');

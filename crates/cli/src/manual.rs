@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
-use ontempo_transport::OutputFolder;
+use ontempo_place::OutputFolder;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ontempo_page::{Contents, MAX_RUNS, Page, PageError, Run, is_page, read};
-use ontempo_transport::Output;
+use ontempo_place::Output;
 use serde_json::json;
 
 use crate::arguments::Show;

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use ontempo_place::{Output, OutputFolder};
 use ontempo_simulator::RunFolder;
-use ontempo_transport::{Output, OutputFolder};
 use rustix::fs::OFlags;
 
 use crate::failure::Failure;
@@ -39,7 +39,6 @@ pub(crate) fn check_output(named: &str, path: &Path) -> Result<(), Failure> {
 /// Begins a run in the folder of `--out`, which is opened once: what is checked is what is written to,
 /// whatever takes its name.
 pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
-    let made = !out.exists();
     let path = out.display();
     let folder = OutputFolder::create(out).map_err(|error| {
         if is_of_another_user(&error) {
@@ -47,7 +46,7 @@ pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
         }
         Failure::Environment(format!("cannot write {path}: {error}"))
     })?;
-    RunFolder::begin_in(folder.into(), out, made).map_err(|error| Failure::writing(&error))
+    RunFolder::begin_in(folder, out).map_err(|error| Failure::writing(&error))
 }
 
 /// Opens a file of a run for reading. A named pipe in its place, which would have to be waited for, is an

@@ -6,7 +6,7 @@ use std::path::Path;
 use ontempo_foundation::Duration;
 use ontempo_scenario::model::{AccessDirection, LinkProfile};
 use ontempo_scenario::profiles::{Profile, find, shown, trace};
-use ontempo_transport::Output;
+use ontempo_place::Output;
 
 use crate::arguments::Profiles;
 use crate::failure::{Failure, environment};

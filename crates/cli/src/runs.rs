@@ -189,7 +189,7 @@ impl Written<'_> {
     /// Puts the files on disk and under their final names.
     fn keep(self) -> Result<Finished, Failure> {
         let Self { seed, folder, mut files, manifest, traces, summary } = self;
-        files.replaces(StoredManifest::traces_besides(folder, &traces));
+        files.replaces(StoredManifest::traces_besides(&files, &traces));
         files.keep(Some(&manifest)).map_err(|error| Failure::writing(&error))?;
         Ok(Finished { seed, folder: folder.to_owned(), summary })
     }

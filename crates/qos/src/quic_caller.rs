@@ -78,7 +78,7 @@ impl QosCaller {
     fn turn(&self) -> Result<Turn<'_>, SetupError> {
         let take = |setups: &mut usize| (*setups < MAX_SETUPS).then(|| *setups += 1);
         let taken = self.setups.wait(Some(self.options.setup_timeout), take);
-        taken.map(|()| Turn(&self.setups)).ok_or(SetupError::Silent)
+        taken.map(|()| Turn(&self.setups)).ok_or(SetupError::Crowded(MAX_SETUPS))
     }
 
     /// The endpoint for a connection to this address; another one where the route has changed.
@@ -98,5 +98,28 @@ impl QosCaller {
             *latest = Some((local, Arc::clone(&caller)));
         }
         Ok(caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration as Wall;
+
+    use super::*;
+
+    #[test]
+    fn a_set_up_that_never_has_its_turn_does_not_blame_the_other_end() {
+        let setup_timeout = Wall::from_millis(20);
+        let options = QosOptions { setup_timeout, ..QosOptions::default() };
+        let caller = QosCaller::new(options).expect("no contradiction");
+        let turns: Vec<_> = std::iter::repeat_with(|| caller.turn()).take(MAX_SETUPS).collect();
+        assert!(turns.iter().all(Result::is_ok));
+        let error = caller.turn().err().expect("all turns are taken");
+        assert_eq!(
+            error.to_string(),
+            "24 other connections were being set up all the while: try again"
+        );
+        drop(turns);
+        assert!(caller.turn().is_ok());
     }
 }

@@ -64,6 +64,8 @@ pub enum SetupError {
     Wire(WireError),
     /// The handshake timed out.
     Silent,
+    /// So many other connections were being set up by this caller during all of the time for the set-up.
+    Crowded(usize),
     /// `must_reserve` is set, and there is no reservation.
     NotReserved(String),
     /// Over QUIC, at the listener: the client was refused before it said what it asks for, because
@@ -91,6 +93,9 @@ impl fmt::Display for SetupError {
             Self::Busy => f.write_str("the other end takes no more connections"),
             Self::Wire(error) => error.fmt(f),
             Self::Silent => f.write_str("the other end did not answer the set-up in time"),
+            Self::Crowded(others) => {
+                write!(f, "{others} other connections were being set up all the while: try again")
+            }
             Self::NotReserved(reason) => write!(f, "nothing is reserved: {reason}"),
             Self::NotAdmitted(closed) => closed.fmt(f),
             Self::Io(error) => error.fmt(f),
@@ -120,7 +125,7 @@ impl From<SetupError> for io::Error {
     fn from(error: SetupError) -> Self {
         match error {
             SetupError::Io(error) => error,
-            SetupError::Silent => Self::new(io::ErrorKind::TimedOut, error),
+            SetupError::Silent | SetupError::Crowded(_) => Self::new(io::ErrorKind::TimedOut, error),
             SetupError::Contradiction(_) | SetupError::NotReliable => {
                 Self::new(io::ErrorKind::InvalidInput, error)
             }

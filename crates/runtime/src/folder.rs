@@ -1,11 +1,12 @@
 //! The folder of one run on disk. A run appears in it completely or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use ontempo_place::{OutputFolder, is_of_user};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::tables::{ResultTable, write_parquet};
@@ -32,10 +33,9 @@ const MADE_WITH: u32 = 0o700;
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    folder: OwnedFd,
+    folder: OutputFolder,
     partial: OwnedFd,
-    /// Whether this run created the folder.
-    made: bool,
+    is_kept: bool,
     files: Vec<String>,
     /// Of an earlier run, to be removed.
     outdated: Vec<String>,
@@ -45,27 +45,45 @@ impl RunFolder {
     /// Begins a run in `folder`, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the folder cannot be created or written, or has a `.partial` that this user's ontempo did not make.
+    /// If the folder cannot be created or written, another user could have put it there, or it has a
+    /// `.partial` that this user's ontempo did not make.
     pub fn begin(folder: &Path) -> io::Result<Self> {
-        let path = folder.to_owned();
-        let made = !path.exists();
-        fs::create_dir_all(&path).map_err(|error| naming(&path, error))?;
-        let opened = open_folder(CWD, &path, OFlags::empty()).map_err(|error| naming(&path, error));
-        opened.and_then(|folder| Self::begin_in(folder, &path, made)).inspect_err(|_| {
-            if made {
-                let _ = fs::remove_dir(&path);
-            }
-        })
+        let opened = OutputFolder::create(folder).map_err(|error| naming(folder, error))?;
+        Self::begin_in(opened, folder)
     }
 
-    /// Begins a run in `folder`, which is open and was at `path`, for errors; `made`: for this run.
+    /// Begins a run in `folder`, which is open and was at `path`, for errors.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn begin_in(folder: OwnedFd, path: &Path, made: bool) -> io::Result<Self> {
+    pub fn begin_in(folder: OutputFolder, path: &Path) -> io::Result<Self> {
         let path = path.to_owned();
-        let partial = make_partial(&folder).map_err(|error| naming(&path.join(PARTIAL), error))?;
-        Ok(Self { path, folder, partial, made, files: Vec::new(), outdated: Vec::new() })
+        match make_partial(&folder) {
+            Ok(partial) => {
+                let (files, outdated) = (Vec::new(), Vec::new());
+                Ok(Self { path, folder, partial, is_kept: false, files, outdated })
+            }
+            Err(error) => {
+                folder.abandon();
+                Err(naming(&path.join(PARTIAL), error))
+            }
+        }
+    }
+
+    /// The text of a file of an earlier run in the folder.
+    ///
+    /// # Errors
+    /// If it is missing, no regular file, or no text; those of the system.
+    pub fn read_earlier(&self, name: &str) -> io::Result<String> {
+        // A named pipe would be waited for.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut file: File = rustix::fs::openat(&self.folder, name, flags, Mode::empty())?.into();
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(text)
     }
 
     /// Files of an earlier run, which [`keep`](Self::keep) removes.
@@ -117,7 +135,7 @@ impl RunFolder {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(self.at(MANIFEST, error.into())),
         }
-        self.made = false;
+        self.is_kept = true;
         for name in &self.files {
             rustix::fs::renameat(&self.partial, name, &self.folder, name)
                 .map_err(|error| self.at(name, error.into()))?;
@@ -148,27 +166,26 @@ impl Drop for RunFolder {
     fn drop(&mut self) {
         let _ = empty(&self.partial);
         let _ = rustix::fs::unlinkat(&self.folder, PARTIAL, AtFlags::REMOVEDIR);
-        if self.made {
-            let _ = fs::remove_dir(&self.path);
+        if !self.is_kept {
+            self.folder.abandon();
         }
     }
 }
 
-fn open_folder(at: impl std::os::fd::AsFd, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
-    Ok(rustix::fs::openat(at, path, flags, Mode::empty())?)
+fn open_partial(folder: impl AsFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(folder, PARTIAL, flags, Mode::empty())?)
 }
 
 /// The folder for incomplete files, made anew.
-fn make_partial(folder: &OwnedFd) -> io::Result<OwnedFd> {
-    let partial = Path::new(PARTIAL);
+fn make_partial(folder: &OutputFolder) -> io::Result<OwnedFd> {
     // Left over from a run that was killed.
-    match rustix::fs::statat(folder, partial, AtFlags::SYMLINK_NOFOLLOW) {
+    match rustix::fs::statat(folder, PARTIAL, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(left) if FileType::from_raw_mode(left.st_mode) != FileType::Directory => {
             return Err(refused("it is no folder, so ontempo has not made it: remove it"));
         }
         Ok(_) => {
-            let left = open_folder(folder, partial, OFlags::NOFOLLOW)?;
+            let left = open_partial(folder)?;
             check_left(&rustix::fs::fstat(&left)?)?;
             empty(&left)?;
             rustix::fs::unlinkat(folder, PARTIAL, AtFlags::REMOVEDIR)?;
@@ -177,7 +194,7 @@ fn make_partial(folder: &OwnedFd) -> io::Result<OwnedFd> {
         Err(error) => return Err(error.into()),
     }
     rustix::fs::mkdirat(folder, PARTIAL, Mode::from_raw_mode(MADE_WITH))?;
-    let made = open_folder(folder, partial, OFlags::NOFOLLOW)?;
+    let made = open_partial(folder)?;
     if rustix::fs::fstat(&made)?.st_uid == rustix::process::geteuid().as_raw() {
         Ok(made)
     } else {
@@ -189,11 +206,8 @@ fn make_partial(folder: &OwnedFd) -> io::Result<OwnedFd> {
 /// root also of who became root by sudo(8), and others may not enter it. A folder of this user's that others
 /// may write to, another user could have moved there.
 fn check_left(left: &Stat) -> io::Result<()> {
-    let user = rustix::process::geteuid().as_raw();
-    let by_sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
-    let is_own = left.st_uid == user || (user == 0 && by_sudo() == Some(left.st_uid));
     let mode = left.st_mode & 0o777;
-    if !is_own {
+    if !is_of_user(left.st_uid) {
         let whose = format!("it belongs to user {}, and its files stay", left.st_uid);
         return Err(refused(&format!("{whose}: remove it, or write to another folder")));
     }
@@ -225,6 +239,8 @@ fn naming(path: &Path, error: io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -253,7 +269,7 @@ mod tests {
 
         // A run without a manifest must not keep that of an earlier run, nor use the files that a
         // killed run left behind.
-        drop(make_partial(&open_folder(CWD, &root, OFlags::empty()).unwrap()).unwrap());
+        drop(make_partial(&OutputFolder::create(&root).unwrap()).unwrap());
         fs::write(root.join(PARTIAL).join("b"), "half").unwrap();
         RunFolder::begin(&root).unwrap().keep(None).unwrap();
         assert_eq!(names(&root), ["a"]);
@@ -300,10 +316,10 @@ mod tests {
             fs::create_dir_all(folder).unwrap();
             fs::write(folder.join("old"), "old").unwrap();
         }
-        let opened = open_folder(CWD, &out, OFlags::empty()).unwrap();
+        let opened = OutputFolder::create(&out).unwrap();
         fs::rename(&out, root.join("moved")).unwrap();
         symlink(&victim, &out).unwrap();
-        let mut run = RunFolder::begin_in(opened, &out, false).unwrap();
+        let mut run = RunFolder::begin_in(opened, &out).unwrap();
         run.create("a").unwrap().write_all(b"ours").unwrap();
         run.replaces(vec!["old".to_owned(), "never".to_owned()]);
         run.keep(Some("{}")).unwrap();

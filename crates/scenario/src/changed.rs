@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_checked_alone_however_many_were_before_it() {
+    fn more_changes_than_a_scenario_may_have_are_refused() {
         let mut many = scenario(VIDEO);
         let set = ["rate=1 Mbit/s".to_owned()];
         for place in 0..9_999 {

@@ -21,12 +21,10 @@ mod config;
 mod connection;
 mod endpoint;
 mod events;
-mod file;
 mod flow;
 mod identity;
 #[cfg(unix)]
 pub mod live;
-mod output;
 mod qlog;
 pub mod quic;
 mod seeded;
@@ -45,10 +43,8 @@ pub use connection::{
 };
 pub use endpoint::{ConnectionId, Endpoint};
 pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
-pub use file::open_own;
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
 pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenError, Trust};
 pub use noq_proto::EcnCodepoint;
-pub use output::{Output, OutputFolder};
 pub use qlog::{MAX_TRACE_BYTES, MAX_TRACES, Qlog, QlogError};
 pub use wire::AckRequest;

@@ -20,11 +20,11 @@ use std::time::Instant;
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use ontempo_foundation::{Duration, Time};
+use ontempo_place::OutputFolder;
 use serde_json::{Value, json};
 
 use crate::admission::Origin;
 use crate::flow::FlowId;
-use crate::output::OutputFolder;
 use crate::quic::{Epoch, SharedAccount};
 use budget::{Counted, Left, PART_OF_CONNECTION, Share, used_up};
 

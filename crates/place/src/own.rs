@@ -1,19 +1,15 @@
 //! Writing a file whole, and reading one that others could have made.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
+use crate::beside::create_beside;
 use crate::output::Output;
-
-/// Names tried for the file beside.
-const MAX_NAMES: usize = 100;
 
 /// Mode bits of a file that its group or others may write.
 const OTHERS_MAY_WRITE: u32 = 0o022;
@@ -21,7 +17,7 @@ const OTHERS_MAY_WRITE: u32 = 0o022;
 /// Why the file at `path` cannot hold a secret of this user: another user owns it or may write it,
 /// and so chooses the secret. `None` if it can. What is below `/dev` is root's, or what the user
 /// has opened for this process.
-pub(crate) fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
+fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
     let (owner, user) = (about.uid(), rustix::process::geteuid().as_raw());
     if path.starts_with("/dev") {
         return None;
@@ -53,8 +49,8 @@ pub fn open_own(path: &Path) -> io::Result<File> {
 /// The content of a file that no other user can have made or changed.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] with the sentence of [`distrusted`]; those of the system.
-pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+/// [`ErrorKind::PermissionDenied`] with a sentence, if it belongs to another user or others may write it; those of the system.
+pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = open_own(path)?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
@@ -67,10 +63,10 @@ pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// [`ErrorKind::AlreadyExists`] if there is a file at `path`, which is left as it is; those of the
 /// system.
-pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let place = Output::at(path, true)?;
     let (folder, name) = place.parts();
-    let (mut file, beside) = create_beside(folder, name)?;
+    let (mut file, beside) = create_beside(folder, name, 0o600)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     drop(file);
     let beside = beside.as_str();
@@ -93,21 +89,4 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let _ = openat(folder, ".", flags, Mode::empty()).map(|folder| fsync(&folder));
     Ok(())
-}
-
-/// A new file in a folder, named after `name`. It follows no link that another user may have put
-/// there.
-fn create_beside(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<(File, String)> {
-    let name = name.to_string_lossy();
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o600);
-    let mut number = 0;
-    loop {
-        let beside = format!(".{name}.{}-{number}", std::process::id());
-        match openat(folder, beside.as_str(), flags, mode) {
-            Ok(file) => return Ok((file.into(), beside)),
-            Err(Errno::EXIST) if number < MAX_NAMES => number += 1,
-            Err(error) => return Err(error.into()),
-        }
-    }
 }

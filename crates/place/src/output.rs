@@ -19,6 +19,9 @@ use std::time::Duration as Wall;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 
+use crate::beside::create_beside;
+use crate::user::is_of_user;
+
 /// Links followed on the way, as many as the system follows (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
@@ -42,9 +45,7 @@ pub struct Output {
 
 /// True for this user and root; for root also the user who became root by sudo(8).
 fn is_trusted(owner: u32) -> bool {
-    let user = rustix::process::geteuid().as_raw();
-    let sudo = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
-    owner == 0 || owner == user || (user == 0 && sudo() == Some(owner))
+    owner == 0 || is_of_user(owner)
 }
 
 /// Whether others than this user and root can put entries into a folder: it belongs to another, or
@@ -112,10 +113,11 @@ fn open_folder(at: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
 }
 
-/// Makes a folder, unless it is there: another thread may have made it just now.
-fn make_folder(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+/// Makes a folder, unless it is there: another thread may have made it just now. Returns whether it did.
+fn make_folder(at: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
     match rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -266,7 +268,11 @@ impl Output {
 
 /// A folder for output files, which stays the same whatever its name becomes.
 #[derive(Debug)]
-pub struct OutputFolder(OwnedFd);
+pub struct OutputFolder {
+    folder: OwnedFd,
+    place: Output,
+    is_made: bool,
+}
 
 impl OutputFolder {
     /// Opens the folder at `path`; creates it, and those on the way, if missing.
@@ -277,7 +283,7 @@ impl OutputFolder {
     pub fn create(path: &Path) -> io::Result<Self> {
         let place = Output::walk(path, true, true)?;
         let (at, name) = place.parts();
-        make_folder(at, name)?;
+        let is_made = make_folder(at, name)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let nofollow = if place.is_of_process { OFlags::empty() } else { OFlags::NOFOLLOW };
         let folder = rustix::fs::openat(at, name, flags | nofollow, Mode::empty())?;
@@ -285,7 +291,16 @@ impl OutputFolder {
             let about = rustix::fs::fstat(at)?;
             check(&about, &rustix::fs::fstat(&folder)?, None)?;
         }
-        Ok(Self(folder))
+        Ok(Self { folder, place, is_made })
+    }
+
+    /// Removes the folder, if [`create`](Self::create) made it and nothing is in it. A failure does no
+    /// harm: an empty folder stays.
+    pub fn abandon(&self) {
+        if self.is_made {
+            let (at, name) = self.place.parts();
+            let _ = rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR);
+        }
     }
 
     /// Makes a new file in it; nothing that exists is opened.
@@ -294,7 +309,7 @@ impl OutputFolder {
     /// [`ErrorKind::AlreadyExists`]; those of the system.
     pub fn create_new(&self, name: &str) -> io::Result<File> {
         let flags = WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        Ok(rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o666))?.into())
+        Ok(rustix::fs::openat(&self.folder, name, flags, Mode::from_raw_mode(0o666))?.into())
     }
 
     /// Writes a file beside `name` and moves it there, as [`Output::replace`].
@@ -302,7 +317,7 @@ impl OutputFolder {
     /// # Errors
     /// Those of the system.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        replace(self.0.as_fd(), OsStr::new(name), bytes)
+        replace(self.folder.as_fd(), OsStr::new(name), bytes)
     }
 
     /// Removes a file.
@@ -310,26 +325,23 @@ impl OutputFolder {
     /// # Errors
     /// Those of the system.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
+        Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 }
 
-impl From<OutputFolder> for OwnedFd {
-    fn from(folder: OutputFolder) -> Self {
-        folder.0
+impl AsFd for OutputFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
     }
 }
 
 fn replace(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
-    let partial = format!(".{}.{}", name.to_string_lossy(), std::process::id());
-    let flags = WRITE | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-    let mode = Mode::from_raw_mode(0o666);
-    let mut file = File::from(rustix::fs::openat(folder, &partial, flags, mode)?);
+    let (mut file, beside) = create_beside(folder, name, 0o666)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    let moved = written.and_then(|()| Ok(rustix::fs::renameat(folder, &partial, folder, name)?));
+    let moved = written.and_then(|()| Ok(rustix::fs::renameat(folder, &beside, folder, name)?));
     if moved.is_err() {
         // The error that is reported came first.
-        let _ = rustix::fs::unlinkat(folder, &partial, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(folder, &beside, AtFlags::empty());
     }
     moved
 }
@@ -381,6 +393,33 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{what}: {error}");
         let text = error.to_string();
         assert!(text.contains(what) && text.contains("belongs to user 65534"), "{text}");
+    }
+
+    #[test]
+    fn an_abandoned_folder_goes_if_it_was_made_and_is_empty() {
+        let shared = Shared::new("abandoned");
+        let path = shared.path("made");
+        let made = OutputFolder::create(&path).expect("made");
+        OutputFolder::create(&path).expect("there").abandon();
+        assert!(path.exists(), "another made it");
+        fs::write(path.join("file"), "").expect("written");
+        made.abandon();
+        assert!(path.exists(), "a file is in it");
+        fs::remove_file(path.join("file")).expect("removed");
+        made.abandon();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn processes_with_one_number_replace_a_file_at_once() {
+        let shared = Shared::new("numbers");
+        let path = shared.path("file");
+        // What a process of this number in another container has begun.
+        let begun = shared.path(&format!(".file.{}", std::process::id()));
+        fs::write(&begun, "half").expect("written");
+        Output::at(&path, true).expect("its own").replace(b"whole").expect("replaced");
+        assert_eq!(fs::read(&path).expect("read"), b"whole");
+        assert_eq!(fs::read(&begun).expect("read"), b"half");
     }
 
     #[test]
