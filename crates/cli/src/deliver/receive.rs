@@ -10,12 +10,13 @@ use std::process::ExitCode;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::Duration;
+use ontempo_place::Output;
 use ontempo_session::message::Report;
 use ontempo_session::{
     Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
 };
 use ontempo_transport::live::{Listener, Options};
-use ontempo_transport::{Fingerprint, Identity, IdentityError, Output, ReceiveStatistics};
+use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
 use ontempo_udp::SocketOptions;
 use rustix::io::Errno;
 use serde_json::json;
