@@ -8,12 +8,14 @@ import time
 from pathlib import Path
 from textwrap import dedent
 
+import polars as pl
 import pytest
 from conftest import EXPERIMENTS
 from small import LONG, TEXT
 
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.experiments import load_papers
+from ontempo.lab.kept import read_kept
 from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 
@@ -147,3 +149,64 @@ def test_every_published_cell_is_a_scenario_that_the_engine_takes(
     # A setting that two sweeps share is one run.
     assert len(plan.missing) == len({one.key for one in plan.cells})
     assert len(plan.cells) == len(set(cells))
+
+
+def test_a_paper_at_full_length_is_kept_and_shown_before_a_quick_run(folder: Path) -> None:
+    done = reproduce(folder, "--full", "--only", "small", "--keep")
+    assert done.returncode == 0, done.stderr
+    kept = read_kept(folder)["small"]
+    assert [(part.cells, part.ran, part.jobs) for part in kept] == [(6, 6, 2)]
+    claims = {claim.id: claim for part in kept for claim in part.claims}
+    assert {name: claim.words for name, claim in claims.items()} == {
+        "small/link": "reproduced",
+        "small/faster": "contradicted",
+    }
+    assert claims["small/link"].held() == "1 of 1 checks"
+
+    cells = pl.read_parquet(folder / "full" / "small.parquet")
+    assert cells.height == 6
+    alone = cells.filter(cells["set"].str.contains("ftp.count=1"))
+    assert alone["ftp.goodput_bps"].is_between(1.5e6, 3e6).all()
+    assert set(cells["busiest_link"]) == {"bottleneck"}
+
+    page = folder.parent / "differences.md"
+    done = reproduce(folder, "--differences", str(page))
+    assert done.returncode == 0, done.stderr
+    text = page.read_text("utf-8")
+    full, quick = text.index("| at full length |"), text.index("| quick grid |")
+    assert full < quick
+    assert "| faster | 0 of 1 | contradicted |" in text
+    report = folder.parent / "out" / "report"
+    assert "At full length: reproduced, 1 of 1 checks." in (report / "small.html").read_text()
+    assert kept[0].words in (report / "index.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--quick", "--keep", "--only", "small"], "only results at full length are kept"),
+        (["--full", "--keep"], "one whole paper at a time, such as --only psp"),
+        (["--full", "--keep", "--only", "small/link"], "one whole paper at a time"),
+    ],
+)
+def test_what_is_no_whole_paper_at_full_length_is_not_kept(
+    folder: Path, options: list[str], why: str
+) -> None:
+    done = reproduce(folder, *options)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert not (folder.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"claims": [{"readings": {}}]}', '{"claims": 3}', "\xff"]
+)
+def test_a_kept_file_that_is_none_of_ours_is_bad_input_that_names_it(
+    folder: Path, text: str
+) -> None:
+    (folder / "full").mkdir()
+    (folder / "full" / "small.json").write_text(text, "latin-1")
+    done = reproduce(folder)
+    assert done.returncode == 2
+    assert "full/small.json" in done.stderr
+    assert "reproduce --full --keep" in done.stderr

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ontempo.lab.catalogue import Listing
 from ontempo.lab.claims import Check, Reading, Verdict
+from ontempo.lab.readings import PRIMARY
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_parts import NO_CAUSE
-from ontempo.lab.summary import concluded, judged_of, table_of_readings
+from ontempo.lab.summary import UNCOUNTED, concluded, judged_of, table_of_readings
 
 ENGINE_MARK = re.compile(r"<!-- engine: ([0-9a-f]+) -->")
 
@@ -54,6 +55,7 @@ def differences(report: Report, experiments: Path) -> str:
             continue
         parts.append(f"## {listing.title}\n")
         parts.append(f"<!-- experiments/{listing.name}: {digest(experiments / listing.name)} -->\n")
+        parts += _kept(report, listing)
         if listing.paper:
             parts += _readings(claims, listing.paper.readings)
         failing = [one for one in claims if one.verdict in NOT_HELD and one.finding.holds is False]
@@ -119,16 +121,36 @@ def digests(page: str) -> dict[str, str]:
 
 
 def _counts(report: Report) -> str:
-    rows = [
-        f"| {listing.title} | "
-        + " | ".join(str(count) for count in report.tally([listing]).values())
-        + " |"
-        for listing in report.listings
-    ]
-    heads = " | ".join(verdict.value for verdict in Verdict)
-    return "\n".join(
-        [f"| {report.scale} grid | {heads} |", "| --- |" + " --- |" * len(Verdict), *rows, ""]
-    )
+    tables = [(f"{report.scale} grid", report.tally, report.listings)]
+    kept = [one for one in report.listings if one.name in report.kept]
+    if kept:
+        tables.insert(0, ("at full length", report.kept_tally, kept))
+    lines = []
+    for name, tally, listings in tables:
+        heads = [name, *(verdict.value for verdict in Verdict)]
+        lines += [_row(heads), _row(["---"] * len(heads))]
+        lines += [_row([one.title, *map(str, tally([one]).values())]) for one in listings]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _kept(report: Report, listing: Listing) -> list[str]:
+    """A paper's claims at full length, which were kept: checks that hold, by reading."""
+    parts = report.kept.get(listing.name, ())
+    if not parts:
+        return []
+    names = list(dict.fromkeys(n for part in parts for one in part.claims for n in one.readings))
+    heads = ["claim", *names, "verdict"]
+    lines = ["### At full length\n", *(f"{part.words}.\n" for part in parts)]
+    lines += ["Checks that hold.\n", _row(heads), _row(["---"] * len(heads))]
+    for one in (claim for part in parts for claim in part.claims):
+        # A claim that is alike under all readings has but the primary one.
+        held = [one.held(n if n in one.readings else PRIMARY) for n in names]
+        if one.conjecture:
+            held = [UNCOUNTED] * len(names)
+        held = [text.removesuffix(" checks") for text in held]
+        lines.append(_row([one.id.partition("/")[2], *held, one.words]))
+    return ["\n".join([*lines, ""])]
 
 
 def _claim(judged: Judged) -> str:

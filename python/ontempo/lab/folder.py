@@ -89,11 +89,16 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
     temporary = path.with_name(f".tmp-{path.name}-{uuid4().hex}")
     try:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(text, "utf-8")
+            temporary.write_bytes(content)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+import time
 import webbrowser
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import polars as pl
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +24,8 @@ from ontempo.lab.errors import BadInputError
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
+from ontempo.lab.keep import cell_rows, kept_of, today, write_kept
+from ontempo.lab.kept import read_kept
 from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
 from ontempo.lab.readings import under
 from ontempo.lab.report import Judged, Report
@@ -115,6 +119,12 @@ def reproduce(
         Path | None,
         typer.Option(metavar="FILE", help="Compare with such a file; fail if a line differs."),
     ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="With --full: keep what was found beside the claims, for every report."
+        ),
+    ] = False,
     bind_causes: Annotated[
         bool,
         typer.Option(
@@ -141,6 +151,8 @@ def reproduce(
 
       ontempo-lab reproduce --only pert/fig9 --pdf --dask local
 
+      ontempo-lab reproduce --full --only psp --keep
+
       sudo ontempo-lab reproduce --worlds simulation,emulation --only pert
     """
     scale: Scale = "quick" if quick else "full"
@@ -150,8 +162,8 @@ def reproduce(
     if worlds is not None:
         command += f" --worlds {worlds.replace(' ', '')}"
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
-        if not quick and (bind_causes or write_verdicts or check_verdicts):
-            raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
+        of_quick = bool(bind_causes or write_verdicts or check_verdicts)
+        _check_options(scale, only or [], of_quick=of_quick, keep=keep)
         if only and write_verdicts:
             raise BadInputError("--write-verdicts: the file holds all claims: omit --only")
         folder = find_folder(experiments)
@@ -171,11 +183,22 @@ def reproduce(
             for claim in claims
             if claim.id not in hindered
         ]
-        judged, count = _run(engine, every_claim, scale, out, jobs, dask)
+        ran = _run(engine, every_claim, scale, out, jobs, dask)
         if bind_causes:
-            _bind(folder, judged)
-        judged = _with_known_causes(folder, judged)
-        report = Report(scale, command, every, judged, engine.fingerprint(), count, hindered)
+            _bind(folder, ran.judged)
+        judged = _with_known_causes(folder, ran.judged)
+        if keep:
+            _keep(folder, judged, ran, engine.fingerprint())
+        report = Report(
+            scale,
+            command,
+            every,
+            judged,
+            engine.fingerprint(),
+            ran.cells,
+            hindered,
+            {} if scale == "full" else read_kept(folder),
+        )
         path = write_report(report, out / "report")
         if pdf:
             drawn = {judged.claim.id: judged.finding.figures for judged in judged}
@@ -331,6 +354,39 @@ def list_claims(
     )
 
 
+def _check_options(scale: Scale, only: Sequence[str], *, of_quick: bool, keep: bool) -> None:
+    """Refuse what is not of this scale, and a part of a paper to be kept."""
+    if of_quick and scale == "full":
+        raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
+    if keep and scale == "quick":
+        raise BadInputError("--keep: only results at full length are kept: add --full")
+    if keep and (len(only) != 1 or "/" in only[0]):
+        raise BadInputError("--keep: one whole paper at a time, such as --only psp")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The claims judged, their different cells, and how many of them ran now, in which time."""
+
+    judged: list[Judged]
+    results: Results
+    cells: int
+    missing: int
+    seconds: float
+    jobs: int
+
+    def made(self, engine: str) -> dict[str, Any]:
+        """What is kept of it beside the claims."""
+        return {
+            "engine": engine,
+            "made": today(),
+            "cells": self.cells,
+            "ran": self.missing,
+            "seconds": round(self.seconds, 1),
+            "jobs": self.jobs,
+        }
+
+
 def _run(
     engine: Engine,
     claims: Sequence[tuple[Claim, Mapping[str, Claim]]],
@@ -338,8 +394,8 @@ def _run(
     out: Path,
     jobs: int,
     dask: str | None,
-) -> tuple[list[Judged], int]:
-    """The claims judged, each under its readings; and how many different cells that took."""
+) -> Ran:
+    """Run what is missing, and judge the claims, each under its readings."""
     needed = {
         (claim.id, name): list(read.cells(scale))
         for claim, readings in claims
@@ -355,12 +411,14 @@ def _run(
         for one in store.take_rejected():
             console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)
         with ShownProgress(console, runner) as progress:
+            begin = time.monotonic()
             results = study.run(plan, progress)
+            seconds = time.monotonic() - begin
         judged = []
         for claim, readings in claims:
             parts = {name: results.of(needed[claim.id, name]) for name in readings}
             judged.append(_judge(claim, readings, scale, parts))
-        return judged, len(set(every))
+        return Ran(judged, results, len(set(every)), len(plan.missing), seconds, runner.slots())
 
 
 def _bind(folder: Path, judged: Sequence[Judged]) -> None:
@@ -380,6 +438,17 @@ def _with_known_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
         replace(one, finding=with_known_causes(one.claim.id, one.finding, known[one.claim.paper]))
         for one in judged
     ]
+
+
+def _keep(folder: Path, judged: Sequence[Judged], ran: Ran, engine: str) -> None:
+    """Keep a paper's results, computed claims and those with real packets apart."""
+    paper = judged[0].claim.paper
+    for computed in (True, False):
+        found = [one for one in judged if (one.claim.world in COMPUTED) is computed]
+        if not found:
+            continue
+        rows = cell_rows(ran.results) if computed else pl.DataFrame()
+        write_kept(folder, paper, kept_of(found, ran.made(engine)), rows)
 
 
 def _compare(path: Path, judged: Sequence[Judged]) -> None:

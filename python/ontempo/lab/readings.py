@@ -10,6 +10,9 @@ from ontempo.lab.cells import Cell
 from ontempo.lab.claims import Claim, Finding, Reading, Scale, Verdict
 from ontempo.lab.study import Results
 
+PRIMARY = "primary"
+"""The primary reading in files, whatever its name."""
+
 
 @dataclass(frozen=True)
 class Judgement:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from ontempo.lab.catalogue import Entry, Listing
 from ontempo.lab.claims import Claim, Finding, Scale, Verdict, World
+from ontempo.lab.kept import Kept, KeptClaim
 from ontempo.lab.readings import Judgement, judgement
 
 __all__ = ["Judged", "Report"]
@@ -59,6 +60,8 @@ class Report:
     cells: int = 0
     hindered: Mapping[str, str] = field(default_factory=dict)
     """Reasons why this machine cannot check a claim, by its id."""
+    kept: Mapping[str, Sequence[Kept]] = field(default_factory=dict)
+    """What is kept of earlier runs at full length, by paper."""
 
     @cached_property
     def by_id(self) -> dict[str, Judged]:
@@ -87,6 +90,18 @@ class Report:
     def found(self, entry: Entry) -> Judged | None:
         """The judged claim of an entry; None if it was not judged."""
         return self.by_id.get(entry.claim.id) if entry.claim else None
+
+    def at_full_length(self, entry: Entry) -> KeptClaim | None:
+        """What is kept of an entry's claim at full length."""
+        parts = self.kept.get(entry.paper, ()) if entry.claim else ()
+        found = (part.claim(entry.id) for part in parts)
+        return next((claim for claim in found if claim), None)
+
+    def kept_tally(self, listings: Sequence[Listing]) -> dict[Verdict, int]:
+        """How many of the claims kept at full length have each verdict."""
+        every = (self.at_full_length(entry) for one in listings for entry in one.entries)
+        verdicts = [claim.verdict for claim in every if claim]
+        return {verdict: verdicts.count(verdict.value) for verdict in Verdict}
 
     def tally(self, listings: Sequence[Listing]) -> dict[Verdict, int]:
         """How many entries have each verdict."""

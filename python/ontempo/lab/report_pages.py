@@ -20,6 +20,7 @@ from ontempo.lab.report_parts import (
     claim_html,
     held,
     icon,
+    kept_html,
     sentence,
     share_html,
     slug,
@@ -105,11 +106,27 @@ def _index(report: Report) -> str:
         '<p class="lede">Every figure, table and sentence of these papers that can be checked,'
         " run again with the mechanisms written anew, and judged by rules that are written down."
         f' Where ours <a href="{DIFFERENCES}">differs</a>, both values are shown, with the most'
-        f" likely cause.</p>{tally_html(counts)}{share_html(counts)}"
+        f" likely cause.</p>{_kept(report)}{tally_html(counts)}{share_html(counts)}"
         f'<p class="run">{_run(report)}</p></header>'
         f'<main id="content">{_conclusions(report)}'
         f'<section class="cards" aria-label="Papers">{cards}</section>'
         f"{_table(report)}</main>"
+    )
+
+
+def _kept(report: Report) -> str:
+    """What is kept at full length, of all papers."""
+    if not report.kept:
+        return ""
+    listed = "".join(
+        f"<li>{escape(one.title)}: {escape(part.words)}</li>"
+        for one in report.listings
+        for part in report.kept.get(one.name, ())
+    )
+    counts = report.kept_tally(report.listings)
+    return (
+        f"<h2>At full length</h2>{tally_html(counts)}{share_html(counts)}"
+        f'<ul class="run">{listed}</ul><h2>In this run</h2>'
     )
 
 
@@ -209,6 +226,7 @@ def _table(report: Report) -> str:
 def _row(report: Report, listing: Listing, entry: Entry) -> str:
     judged, verdict = report.found(entry), report.verdict(entry)
     title, why, last, words = escape(entry.title), "", "", ""
+    kept = kept_html(report.at_full_length(entry))
     if judged:
         words = str(judged.judgement)
         title = f'<a href="{page_of(listing)}#{anchor(entry.id)}">{title}</a>'
@@ -220,7 +238,8 @@ def _row(report: Report, listing: Listing, entry: Entry) -> str:
     return (
         f'<tr data-verdict="{slug(verdict)}" data-paper="{escape(listing.name)}">'
         f'<td class="id">{escape(entry.id)}</td><td class="world">{escape(entry.world)}</td>'
-        f'<th scope="row">{title}{why}</th><td class="state">{verdict_html(verdict, words)}</td>'
+        f'<th scope="row">{title}{kept}{why}</th>'
+        f'<td class="state">{verdict_html(verdict, words)}</td>'
         f'<td class="held">{last}</td></tr>'
     )
 

@@ -1,11 +1,14 @@
 """Parts that several pages share: verdicts, checks, a claim with its figures."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from html import escape
 
 from ontempo.lab.catalogue import Entry
 from ontempo.lab.claims import Check, Finding, Verdict
 from ontempo.lab.figure_html import figure_html
+from ontempo.lab.kept import KeptClaim
+from ontempo.lab.readings import PRIMARY
 from ontempo.lab.report import Judged, Report
 
 SHAPES = {
@@ -102,7 +105,30 @@ def claim_html(report: Report, entry: Entry, judged: Judged) -> str:
         f"{_term('What was published', claim.published)}"
         f"{_term('What that leads to expect', claim.expectation)}</dl>"
         f'<div class="figures">{figures}</div></div>'
-        f"{_under(judged)}{checks_html(finding.checks)}{_how(report, judged)}</section>"
+        f"{_kept(report, entry)}{_under(judged)}{checks_html(finding.checks)}"
+        f"{_how(report, judged)}</section>"
+    )
+
+
+def kept_html(kept: KeptClaim | None) -> str:
+    """The verdict at full length, in words."""
+    if kept is None:
+        return ""
+    held = "" if kept.conjecture else f", {kept.held()}"
+    return f'<span class="kept">At full length: {escape(kept.words)}{held}.</span>'
+
+
+def _kept(report: Report, entry: Entry) -> str:
+    """Verdict and checks at full length, which were kept; before those of this run."""
+    kept = report.at_full_length(entry)
+    if kept is None:
+        return ""
+    checks = [Check(*asdict(check).values()) for check in kept.readings[PRIMARY]]
+    others = "; ".join(f"{name} {kept.held(name)}" for name in kept.readings if name != PRIMARY)
+    under = f'<p class="under">Under the other readings: {escape(others)}.</p>' if others else ""
+    return (
+        f"<h3>{kept_html(kept)}</h3>{under}{checks_html(checks, causes=False)}"
+        "<h3>In this run, of a scaled grid</h3>"
     )
 
 
@@ -114,11 +140,11 @@ def _under(judged: Judged) -> str:
     return f'<p class="under">Under the other readings: {escape(listed)}.</p>'
 
 
-def checks_html(checks: Sequence[Check]) -> str:
-    """Each check, published and measured beside each other."""
+def checks_html(checks: Sequence[Check], *, causes: bool = True) -> str:
+    """Each check, published and measured beside each other, and why one does not hold."""
     if not checks:
         return "<p>Nothing was judged.</p>"
-    shown: set[str] = set()
+    shown: set[str] | None = set() if causes else None
     rows = "".join(_check(check, shown) for check in checks)
     return (
         '<table class="checks"><thead><tr><th><span class="hidden">Outcome</span></th>'
@@ -127,7 +153,7 @@ def checks_html(checks: Sequence[Check]) -> str:
     )
 
 
-def _check(check: Check, shown: set[str]) -> str:
+def _check(check: Check, shown: set[str] | None) -> str:
     outcome = OUTCOMES[check.ok]
     return (
         f'<tr><td class="mark {slug(outcome)}">{icon(outcome)}'
@@ -135,7 +161,7 @@ def _check(check: Check, shown: set[str]) -> str:
         f'<td class="what">{escape(check.sentence)}</td>'
         f'<td class="asked" data-label="Published:">{escape(check.published)}</td>'
         f'<td class="measured" data-label="Measured:">{escape(check.measured)}</td></tr>'
-        f"{_cause(check, shown)}"
+        f"{'' if shown is None else _cause(check, shown)}"
     )
 
 

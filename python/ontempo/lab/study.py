@@ -75,6 +75,10 @@ class Results:
 
         return self._once(("table", name, self.cells), build)
 
+    def tables(self, cell: Cell) -> dict[str, pl.DataFrame]:
+        """All tables of a cell; they are not cached."""
+        return read_whole(self._store, self._keys[cell])
+
     def asked(self, label: str, **labels: Label) -> list[float]:
         """The values of a label over the requested cells, in ascending order.
 

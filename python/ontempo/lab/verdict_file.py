@@ -10,14 +10,15 @@ from pathlib import Path
 
 from ontempo.lab.claims import Check, World
 from ontempo.lab.judging import number
+from ontempo.lab.readings import PRIMARY
 from ontempo.lab.report import Judged
 
 COMPUTED = (World.ANALYSIS, World.SIMULATION)
 
 WORDS = {True: "held", False: "failed", None: "undecided"}
 
-VERDICT, PRIMARY = "verdict", "primary"
-"""What the second column has of a claim, and of its checks under the primary reading."""
+VERDICT = "verdict"
+"""What the second column has of a claim; of its checks, the reading."""
 
 HEAD = """\
 # What the quick grid says, separated by tabs. Of each claim: its verdict, and how many checks hold
