@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Parser;
 use ontempo_foundation::printable_lines;
 use ontempo_impair::program::{self, Terminal, Trouble};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Put a scenario's path between any two UDP programs, in real time, without root
 #[derive(Parser)]
@@ -44,14 +43,29 @@ impl Terminal for Console {
     }
 }
 
+/// Lets Ctrl-C, and the signal to terminate, set `stop`.
+#[cfg(unix)]
+fn handle_signals(stop: &Arc<AtomicBool>) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}
+
+/// Lets Ctrl-C, and the end of the console, set `stop`.
+#[cfg(windows)]
+fn handle_signals(stop: &Arc<AtomicBool>) -> Result<(), ctrlc::Error> {
+    let stop = Arc::clone(stop);
+    ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed))
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let console = Console { stop: Arc::default() };
-    for signal in [SIGINT, SIGTERM] {
-        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&console.stop)) {
-            console.tell(&format!("cannot handle signals: {error}"));
-            return ExitCode::from(3);
-        }
+    if let Err(error) = handle_signals(&console.stop) {
+        console.tell(&format!("cannot handle signals: {error}"));
+        return ExitCode::from(3);
     }
     let (what, code) = match program::run(&arguments.impair, &console) {
         Ok(()) => return ExitCode::SUCCESS,
