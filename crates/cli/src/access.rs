@@ -6,8 +6,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use ontempo_session::ReceiverUrl;
 use ontempo_place::{Output, open_own};
+use ontempo_session::ReceiverUrl;
 use ontempo_transport::{Fingerprint, Token, Trust};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;

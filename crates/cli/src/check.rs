@@ -40,7 +40,7 @@ fn standstills(simulation: &Simulation) -> Option<String> {
     let mut names: Vec<_> = found
         .iter()
         .take(MAX_NAMED)
-        .map(|(link, since)| format!("{link} from {since} on"))
+        .map(|(link, since)| format!("{link} from {} s on", since.as_secs_f64()))
         .collect();
     if more > 0 {
         names.push(format!("{more} more links"));

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::place::open_regular;
+use crate::summary::Standstill;
 
 /// The manifest of a run. A simulation of the same scenario and seed gives the same text, so it has
 /// no time stamp, host or wall clock duration.
@@ -21,6 +22,8 @@ pub(crate) struct Manifest<'a> {
     tables_version: u32,
     tables: Vec<TableEntry<'a>>,
     work: WorkEntry,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(crate) standstills: &'a [Standstill],
     traces: &'a [TraceEntry],
     /// With defaults filled in.
     scenario: &'a Scenario,
@@ -90,6 +93,7 @@ impl<'a> Manifest<'a> {
             tables_version: TABLES_VERSION,
             tables: tables.iter().map(entry).collect(),
             work,
+            standstills: &[],
             traces,
             scenario,
         }
@@ -109,6 +113,8 @@ pub(crate) struct StoredManifest {
     pub(crate) title: String,
     pub(crate) seed: u64,
     pub(crate) tables_version: u32,
+    #[serde(default)]
+    pub(crate) standstills: Vec<Standstill>,
     #[serde(default)]
     traces: Vec<StoredTrace>,
 }

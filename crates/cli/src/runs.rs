@@ -179,9 +179,11 @@ fn run<'a>(
         events: results.work.events,
         most_packets_under_way: results.work.most_packets_under_way,
     };
-    let manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces).to_text()?;
     let mut summary = Summary::of(&results.tables);
     summary.standstills = results.standstills.into_iter().map(Into::into).collect();
+    let mut manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces);
+    manifest.standstills = &summary.standstills;
+    let manifest = manifest.to_text()?;
     Ok(Some(Written { seed, folder, files, manifest, traces, summary }))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_array::cast::AsArray;
 use ontempo_simulator::ResultTable;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::columns::{Columns, optional};
 use crate::output::counted;
@@ -14,13 +14,12 @@ use crate::output::counted;
 pub(crate) struct Summary {
     pub(crate) flows: Vec<Group>,
     pub(crate) links: Vec<Link>,
-    /// Of a simulation that has just run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) standstills: Vec<Standstill>,
 }
 
 /// A link over which nothing passes from some time to the end of the run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Standstill {
     pub(crate) link: String,
     pub(crate) since_s: f64,

@@ -271,6 +271,10 @@ fn what_cannot_be_done_is_an_error_that_names_the_option() {
     run(&["--listen", ":0", "--to", "127.0.0.1"])
         .fails(2, &["--to 127.0.0.1", "the port is missing"]);
     run(&["--listen", ":0", "--to", "[::1]:9"]).fails(2, &["one is IPv4, the other IPv6"]);
+    for listen in [":5999", "0.0.0.0:5999"] {
+        let to_itself = run(&["--listen", listen, "--to", "127.0.0.1:5999"]);
+        to_itself.fails(2, &["--to 127.0.0.1:5999: it is where --listen receives"]);
+    }
     let set = ["--set", "topology.bottleneck.rate=fast"];
     run(&[&good[..], &set].concat()).fails(2, &["topology.bottleneck.rate"]);
 }

@@ -44,6 +44,9 @@ fn a_link_that_stands_still_to_the_end_is_named_with_what_is_stuck() {
     assert_eq!((&still["link"], &still["since_s"]), (&"bottleneck".into(), &1.0.into()));
     assert!(still["waiting_packets"].as_u64().is_some_and(|count| count > 0), "{still}");
     assert_eq!(still["unfinished_flows"]["video"], 2);
+    let kept = place.run(&["summary", "out", "--json"]).succeeds().json();
+    assert_eq!(&kept["runs"][0]["summary"]["standstills"][0], still);
+    assert!(squeezed(&place.run(&["summary", "out"]).succeeds().out).contains(sentence));
     // A link that recovers is not named.
     let text = SCENARIO.replacen("rate = \"2 Mbit/s\"", &stops.replace("1 h", "1 s"), 1);
     fs::write(place.path("s.toml"), text).unwrap();

@@ -125,7 +125,9 @@ impl From<SetupError> for io::Error {
     fn from(error: SetupError) -> Self {
         match error {
             SetupError::Io(error) => error,
-            SetupError::Silent | SetupError::Crowded(_) => Self::new(io::ErrorKind::TimedOut, error),
+            SetupError::Silent | SetupError::Crowded(_) => {
+                Self::new(io::ErrorKind::TimedOut, error)
+            }
             SetupError::Contradiction(_) | SetupError::NotReliable => {
                 Self::new(io::ErrorKind::InvalidInput, error)
             }

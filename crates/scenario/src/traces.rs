@@ -137,6 +137,8 @@ pub struct TraceRow {
 /// # Errors
 /// The first line that is not so.
 pub fn read_csv(text: &str) -> Result<Vec<TraceRow>, TraceError> {
+    // Spreadsheets write a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = (1..).zip(text.lines()).map(|(line, text)| (line, text.trim()));
     let mut lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
     let Some((line, header)) = lines.next() else { return Err(empty("a header and a row")) };

@@ -83,8 +83,7 @@ fn standstills(run: &mut Run) -> Vec<Standstill> {
         let place = run.names.schedules[at].0;
         let mut unfinished: Vec<(String, u64)> = Vec::new();
         for flow in run.names.crossing[at].iter().map(|flow| *flow as usize) {
-            let is_finished = run.agents[flow].in_flight() == Some(0);
-            if is_finished || run.names.flows[flow].start >= run.end {
+            if run.agents[flow].is_finished() || run.names.flows[flow].start >= run.end {
                 continue;
             }
             let group = run.names.group_of(flow);

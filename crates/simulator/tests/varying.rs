@@ -278,6 +278,18 @@ fn a_link_that_stands_still_is_known_before_the_run_and_one_that_recovers_is_not
 }
 
 #[test]
+fn a_connection_that_is_never_made_is_among_the_unfinished() {
+    let zero = "schedule = { kind = \"csv\", text = '''time_s,rate_bps\n0,0\n''' }";
+    let text = RUN.replace("QUEUE", QUEUES[0]).replace("MORE", zero);
+    let text = format!("tcp-profile = \"linux\"\n{text}");
+    let scenario = ontempo_scenario::parse(&text, "zero.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let [stuck] = &results.standstills[..] else { panic!("{:?}", results.standstills) };
+    assert_eq!(stuck.unfinished, [("bulk".to_owned(), 3), ("media".to_owned(), 1)]);
+}
+
+#[test]
 fn a_flow_that_has_finished_before_is_not_among_the_unfinished() {
     let text = RUN
         .replace("QUEUE", QUEUES[0])

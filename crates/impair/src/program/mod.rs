@@ -77,6 +77,12 @@ pub fn run(arguments: &Arguments, terminal: &impl Terminal) -> Result<(), Troubl
              one size"
         )));
     }
+    let every_address = at.ip().is_unspecified() && server.ip().is_loopback();
+    if at.port() == server.port() && (at.ip() == server.ip() || every_address) {
+        return Err(Trouble::Input(format!(
+            "--to {server}: it is where --listen receives; name the server's own port"
+        )));
+    }
     let seed = arguments.seed.unwrap_or(scenario.seed);
     let header_bytes = HEADER_BYTES[usize::from(at.is_ipv6())];
     let flow = arguments.flow.as_deref();

@@ -13,6 +13,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use crate::backbone::Backbone;
 use crate::model::{Application, FlowGroup, LinkSpec, Measure, Scenario, Topology, Transport};
 use crate::varying::Schedules;
+use varying::DelayRange;
 
 /// What fits into one line of a terminal.
 const COLUMNS: usize = 80;
@@ -28,12 +29,14 @@ impl Scenario {
         let backbone = Backbone::new(&self.topology);
         let mut schedules = Schedules::new(self, self.seed);
         let links = backbone.links.iter();
-        // The rate of each link between routers over the run, and how that is said.
-        let rates = links.map(|link| {
+        // The rate of each link between routers over the run, and how that is said; its delays.
+        let said = links.map(|link| {
             let schedule = schedules.of(link.spec, &link.name, &link.drawn_as);
-            varying::mean_rate(link.spec.rate, schedule.as_deref(), self.duration)
+            let schedule = schedule.as_deref();
+            let rate = varying::mean_rate(link.spec.rate, schedule, self.duration);
+            (rate, varying::delays(link.spec, schedule, self.duration))
         });
-        let rates: Vec<(Rate, String)> = rates.collect();
+        let (rates, delays): (Vec<(Rate, String)>, Vec<DelayRange>) = said.unzip();
         let mut text = Text::default();
         if !self.title.is_empty() {
             text.paragraph("", &self.title);
@@ -48,7 +51,7 @@ impl Scenario {
         text.paragraph("", "Flows:");
         for (name, group) in &self.flows {
             text.paragraph("  ", &words::group(name, group));
-            for sentence in way(group, &backbone, &rates).into_iter().flatten() {
+            for sentence in way(group, &backbone, &rates, &delays).into_iter().flatten() {
                 text.paragraph("    ", &sentence);
             }
         }
@@ -194,6 +197,7 @@ fn way(
     group: &FlowGroup,
     backbone: &Backbone<'_>,
     rates: &[(Rate, String)],
+    delays: &[DelayRange],
 ) -> Option<[String; 2]> {
     let (from, to) = backbone.ends(group).ok()?;
     let (forward, back) = (backbone.route(from, to)?, backbone.route(to, from)?);
@@ -202,13 +206,9 @@ fn way(
         ("the receiver's access", backbone.sink_access),
     ];
     let access = || access.into_iter().filter_map(|(name, spec)| Some((name, spec?)));
-    let links = forward.iter().chain(&back).map(|place| backbone.links[*place].spec);
+    let links = forward.iter().chain(&back).map(|place| delays[*place]);
     let twice = access().flat_map(|(_, spec)| [spec, spec.way_back()]);
-    let (mut low, mut high, mut mean) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-    for spec in links.chain(twice) {
-        let range = spec.delay.range();
-        (low, high, mean) = (low + range.0, high + range.1, mean + spec.delay.mean());
-    }
+    let DelayRange { low, high, mean } = links.chain(twice.map(DelayRange::of)).sum();
     let round_trip = match low == high {
         true => format!("base round trip (propagation alone): {}", words::rounded(mean)),
         false => format!(

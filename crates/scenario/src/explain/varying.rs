@@ -1,5 +1,7 @@
 //! Phrases for links that change.
 
+use std::iter::Sum;
+
 use ontempo_foundation::{Bytes, Duration, Rate, Time, math};
 use ontempo_network::{OPPORTUNITY, Schedule};
 
@@ -120,15 +122,81 @@ fn episode(part: &Episode) -> String {
     format!("episodes of {about}{} {often} ({})", part.length, what.join(", "))
 }
 
-/// `12 rows (500 kbit/s to 8 Mbit/s)`.
+/// `12 rows (500 kbit/s to 8 Mbit/s, delay 20 ms to 60 ms, loss 0 to 0.01)`.
 fn table(rows: &[TraceRow]) -> String {
     let count = words::count(rows.len() as u64, "row");
-    let rates = || rows.iter().filter_map(|row| row.rate);
-    match (rates().min(), rates().max()) {
-        (Some(low), Some(high)) if low < high => format!("{count} ({low} to {high})"),
-        (Some(rate), Some(_)) => format!("{count} ({rate})"),
-        _ => count,
+    let parts = [
+        span("", rows.iter().filter_map(|row| row.rate)),
+        span("delay ", rows.iter().filter_map(|row| row.delay)),
+        span("loss ", rows.iter().filter_map(|row| row.loss)),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { count } else { format!("{count} ({})", parts.join(", ")) }
+}
+
+/// `delay 20 ms to 60 ms`; `None` without values.
+fn span<T: PartialOrd + Copy + std::fmt::Display>(
+    name: &str,
+    values: impl Iterator<Item = T>,
+) -> Option<String> {
+    let range = values.fold(None, |range, value| match range {
+        None => Some((value, value)),
+        Some((low, high)) => {
+            Some((if value < low { value } else { low }, if value > high { value } else { high }))
+        }
+    });
+    range.map(|(low, high)| match low < high {
+        true => format!("{name}{low} to {high}"),
+        false => format!("{name}{low}"),
+    })
+}
+
+/// Propagation delays over a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DelayRange {
+    pub(super) low: Duration,
+    pub(super) high: Duration,
+    pub(super) mean: Duration,
+}
+
+impl DelayRange {
+    /// Of a link that nothing changes.
+    pub(super) fn of(spec: &LinkSpec) -> Self {
+        let (low, high) = spec.delay.range();
+        Self { low, high, mean: spec.delay.mean() }
     }
+}
+
+impl Sum for DelayRange {
+    fn sum<I: Iterator<Item = Self>>(links: I) -> Self {
+        links.fold(Self::default(), |all, link| Self {
+            low: all.low + link.low,
+            high: all.high + link.high,
+            mean: all.mean + link.mean,
+        })
+    }
+}
+
+/// The delays of a link until `end`.
+pub(super) fn delays(spec: &LinkSpec, schedule: Option<&Schedule>, end: Duration) -> DelayRange {
+    let own = DelayRange::of(spec);
+    let Some(delay) = schedule.and_then(|schedule| schedule.delay.as_ref()) else { return own };
+    let (mut from, end) = (Time::ZERO, Time::ZERO + end);
+    let mut all: Option<DelayRange> = None;
+    let mut sum = 0u128;
+    while from < end {
+        let to = delay.next_change(from).min(end);
+        let held =
+            delay.at(from).map_or(own, |delay| DelayRange { low: delay, high: delay, mean: delay });
+        sum += u128::from(held.mean.as_nanos()) * u128::from(to.since(from).as_nanos());
+        let (low, high) = all
+            .map_or((held.low, held.high), |all| (all.low.min(held.low), all.high.max(held.high)));
+        all = Some(DelayRange { low, high, mean: held.mean });
+        from = to;
+    }
+    let mean = sum.checked_div(u128::from(end.since(Time::ZERO).as_nanos()));
+    let mean = mean.and_then(|mean| u64::try_from(mean).ok()).map(Duration::from_nanos);
+    all.map_or(own, |all| DelayRange { mean: mean.unwrap_or(all.mean), ..all })
 }
 
 /// `at 30 s, bottleneck: rate 2 Mbit/s, loss 0.01`.

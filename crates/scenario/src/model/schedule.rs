@@ -19,7 +19,7 @@ pub enum ScheduleSpec {
     /// Values from a CSV table. Its first line names the columns: `time_s` (or `time_ms`), and at
     /// least one of `rate_bps` (or `rate_kbps`, `rate_mbps`), `delay_s` (or `delay_ms`) and `loss`
     /// (a probability, 0 to 1). A value holds until a later row has another; an empty cell changes
-    /// nothing.
+    /// nothing. Lines that begin with `#` are skipped.
     Csv {
         /// The file, relative to the one that names it, of at most 32 MiB.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use super::{Findings, random};
 use crate::backbone::Backbone;
 use crate::model::{
     Delay, Event, LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, QueueSpec, Scenario,
-    ScheduleSpec,
+    ScheduleSpec, Topology,
 };
 use crate::path::FieldPath;
 use crate::traces::{TraceError, read_csv, read_light, read_mahimahi};
@@ -65,8 +65,12 @@ fn event(
     within(event.at, scenario.duration, &path.key("at"), findings);
     let spec = scenario.link_spec(&event.link, backbone);
     if spec.is_none() {
+        // Links of hosts change, too: one stands for all.
+        let group = scenario.flows.keys().next();
+        let group = group.filter(|_| matches!(scenario.topology, Topology::Dumbbell { .. }));
+        let of_host = group.map(|group| format!("{group}.0.source -> left"));
         let known = backbone.links.iter().map(|link| link.name.as_str());
-        findings.unknown(&path.key("link"), "link", &event.link, known);
+        findings.unknown(&path.key("link"), "link", &event.link, known.chain(of_host.as_deref()));
     }
     if let Some(ScheduleSpec::Cellreplay { .. }) = spec.and_then(|spec| spec.schedule.as_ref()) {
         let what =

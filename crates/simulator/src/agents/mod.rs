@@ -163,6 +163,12 @@ impl Agent {
         }
     }
 
+    /// Whether all that was sent is acknowledged; never known of UDP.
+    pub(crate) fn is_finished(&self) -> bool {
+        let connects = matches!(self, Self::Tcp(tcp) if tcp.is_connecting());
+        self.in_flight() == Some(0) && !connects
+    }
+
     pub(crate) fn totals(&self) -> FlowTotals {
         match self {
             Self::Tcp(tcp) => tcp.totals(),

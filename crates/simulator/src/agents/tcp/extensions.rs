@@ -298,6 +298,11 @@ impl Tcp {
         extensions.handshake != Handshake::Done
     }
 
+    /// Whether the handshake is not done.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.extensions.as_ref().is_some_and(|more| more.handshake != Handshake::Done)
+    }
+
     fn send_syn(&mut self, now: Time, fabric: &mut Fabric) {
         let mut syn = Packet::data(self.flow, self.route, 0, now, HANDSHAKE_SIZE);
         syn.set_syn();
