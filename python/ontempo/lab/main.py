@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
-from ontempo.lab.readings import under
+from ontempo.lab.readings import requested, under
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.store import Store
@@ -74,6 +75,13 @@ def reproduce(
     only: Annotated[
         list[str] | None,
         typer.Option(help="A claim (pert/fig9) or a paper (pert); may be repeated."),
+    ] = None,
+    reading: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A reading to run that runs on request only, or [bold]all[/]; may be repeated.",
+        ),
     ] = None,
     show_list: Annotated[
         bool, typer.Option("--list", help="List the claims and their cells; run nothing.")
@@ -141,6 +149,8 @@ def reproduce(
 
       ontempo-lab reproduce --only pert/fig9 --pdf --dask local
 
+      ontempo-lab reproduce --only pert/fig9 --reading "every ACK"
+
       sudo ontempo-lab reproduce --worlds simulation,emulation --only pert
     """
     scale: Scale = "quick" if quick else "full"
@@ -149,13 +159,15 @@ def reproduce(
         command += f" --out {out}"
     if worlds is not None:
         command += f" --worlds {worlds.replace(' ', '')}"
+    command += "".join(f" --reading {shlex.quote(name)}" for name in reading or [])
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         if not quick and (bind_causes or write_verdicts or check_verdicts):
             raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
+        _refuse_requests(reading, bind_causes or write_verdicts or check_verdicts)
         if only and write_verdicts:
             raise BadInputError("--write-verdicts: the file holds all claims: omit --only")
         folder = find_folder(experiments)
-        papers = load_papers(folder)
+        papers = requested(load_papers(folder), reading or [])
         every = listings(load_rows(folder), papers)
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if worlds is not None or not show_list:
@@ -361,6 +373,12 @@ def _run(
             parts = {name: results.of(needed[claim.id, name]) for name in readings}
             judged.append(_judge(claim, readings, scale, parts))
         return judged, len(set(every))
+
+
+def _refuse_requests(names: list[str] | None, what_is_kept: object) -> None:
+    """What is kept beside the claims is of the readings that every run has."""
+    if names and what_is_kept:
+        raise BadInputError("causes and verdicts are those without --reading: omit it")
 
 
 def _bind(folder: Path, judged: Sequence[Judged]) -> None:
