@@ -2,6 +2,7 @@
 
 from ontempo.lab.claims import Conclusion, Paper
 
+from .declared import ON_REQUEST, PRIMARY
 from .figures import (
     alg1,
     emulated,
@@ -52,6 +53,8 @@ PAPER = Paper(
         *(figure.CLAIM for figure in (*CHAPTER_II, *CHAPTER_III, *CHAPTER_IV, *CHAPTER_V)),
         *EMULATED,
     ],
+    readings=[PRIMARY],
+    on_request=ON_REQUEST,
     conclusions=[
         Conclusion(
             "PERT outperforms RENO and CUBIC in delivering video where the rate is scarce.",

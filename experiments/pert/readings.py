@@ -8,6 +8,7 @@ Run from the checkout's root::
     python -m experiments.pert.readings trips       # each round trip by itself
     python -m experiments.pert.readings buffers     # figure 2's buffer, and PERT's two readings
     python -m experiments.pert.readings extensions  # chapters IV and V: timers, buffers, PERT's two
+    python -m experiments.pert.readings sampling    # the declared readings: success, and figure 2
 
 Each prints a table of Markdown, as in docs/experiments-pert.md. Cells are stored beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
@@ -24,11 +25,12 @@ import polars as pl
 from ontempo.lab.claims import Claim, Verdict
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
-from ontempo.lab.readings import judgement
+from ontempo.lab.readings import judgement, with_settings
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
 from .claims import CHAPTER_II, CHAPTER_III, CHAPTER_IV, CHAPTER_V
+from .declared import sampled, with_jitter, with_parameters
 from .extension_readings import EXTENSION_READINGS
 from .figures.fig2 import enqueued, longest_seen, shares
 from .grid import (
@@ -240,6 +242,111 @@ def buffers_table(jobs: int) -> Iterator[str]:
         yield f"| {name} | {limit:,} packets | {ratio:.2f} | {places} | {losses} |"
 
 
+SAMPLED_SETTINGS = tuple(product(PUBLISHED_RTTS, (26, 33)))
+"""Round trips in ms and numbers of videos for which rules of sampling are compared."""
+
+SAMPLED_S = 400
+"""The length of their runs."""
+
+SAMPLED_SEEDS = (0, 1)
+
+SAMPLED_BUFFERS = (1125, 562, 281)
+"""Packets of figure 2's buffer there."""
+
+HALF = with_parameters('loss-decrease = "half"')
+
+
+def both(first: Reading, second: Reading) -> Reading:
+    """One after the other."""
+    return lambda cell: second(first(cell))
+
+
+RULES: Mapping[str, Reading] = {
+    "own packet": lambda cell: cell,
+    "every ACK": sampled("every-ack"),
+    "cumulative": sampled("cumulative"),
+    "half at a loss": HALF,
+    "host jitter": with_jitter,
+    "every ACK, host jitter": both(sampled("every-ack"), with_jitter),
+    "cumulative, host jitter": both(sampled("cumulative"), with_jitter),
+    "half at a loss, host jitter": both(HALF, with_jitter),
+}
+"""The declared readings, and with jitter."""
+
+MAXQ = "largest_queueing_delay_s"
+
+
+def with_samples(cell: Cell) -> Cell:
+    """PERT's largest queueing delay is recorded."""
+    return with_settings(cell, 'measure.sample-every="25 s"')
+
+
+def longest_waits(results: Results) -> str:
+    """PERT's largest queueing delay at the end of a run: least, median and most of its flows."""
+    table = results.table("samples").filter(pl.col("quantity") == MAXQ)
+    last = table.filter(pl.col("time_s") == pl.col("time_s").max())["value"] * 1e3
+    if last.is_empty():
+        return ""
+    values = (last.quantile(share) or 0.0 for share in (0, 0.5, 1))
+    return "/".join(f"{value:.0f}" for value in values)
+
+
+def sampling_table(jobs: int) -> Iterator[str]:
+    """Each rule: streams that succeed, the largest queueing delay, and figure 2's bandwidths."""
+    block = replace(QUICK[1000], duration_s=SAMPLED_S)
+    rows = {
+        **{f"PERT, {name}": ("pert", rule) for name, rule in RULES.items()},
+        **{name.upper(): (name, RULES["own packet"]) for name in ("cubic", "reno")},
+        **{f"{name.upper()}, host jitter": (name, with_jitter) for name in ("cubic", "reno")},
+    }
+    cells = {
+        (row, setting): [
+            rule(with_samples(video_cell(block, name, *setting, seed))) for seed in SAMPLED_SEEDS
+        ]
+        for (row, (name, rule)), setting in product(rows.items(), SAMPLED_SETTINGS)
+    }
+    shared = {
+        (name, packets): [
+            rule(
+                with_settings(
+                    with_samples(cell), f'topology.bottleneck.queue.limit="{packets} packets"'
+                )
+            )
+            for cell in queue_cells("full")
+            if cell.seed in SAMPLED_SEEDS
+        ]
+        for (name, rule), packets in product(RULES.items(), SAMPLED_BUFFERS)
+    }
+    results = run((one for each in (*cells.values(), *shared.values()) for one in each), jobs)
+    heads = [f"{rtt} ms, {count}" for rtt, count in SAMPLED_SETTINGS]
+    yield "| videos over | " + " | ".join(heads) + " |"
+    yield "| --- |" + " --- |" * len(heads)
+    for row in rows:
+        texts = []
+        for setting in SAMPLED_SETTINGS:
+            part = results.of(cells[row, setting])
+            found = success_by_delay(part.derive(streams))
+            texts.append(" ".join(f"{found[delay].value:.2f}" for delay in (3, 5, 11)))
+            if waits := longest_waits(part):
+                texts[-1] += f"; {waits}"
+        yield f"| {row} | " + " | ".join(texts) + " |"
+    yield ""
+    yield "| figure 2, buffer of | " + " | ".join(f"{n:,} packets" for n in SAMPLED_BUFFERS) + " |"
+    yield "| --- |" + " --- |" * len(SAMPLED_BUFFERS)
+    for name in RULES:
+        texts = []
+        for packets in SAMPLED_BUFFERS:
+            part = results.of(shared[name, packets])
+            flows, queue = part.table("flows"), enqueued(part)
+            rates = (flows.filter(group=one)["goodput_bps"].sum() for one in ("pert", "reno"))
+            ratio = float(next(rates)) / float(next(rates))
+            longest = longest_seen(queue)
+            lower = shares(queue, pl.col("length") < longest / 2).value
+            upper = shares(queue, pl.col("length") >= longest * 3 / 4).value
+            texts.append(f"{ratio:.2f}; {lower:.0%}, {upper:.0%}; {longest_waits(part)}")
+        yield f"| {name} | " + " | ".join(texts) + " |"
+
+
 def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
     finding = claim.judge(results)
     return judgement(claim, {"": finding}).verdict, finding.held, len(finding.checks)
@@ -253,6 +360,7 @@ def main(arguments: Sequence[str]) -> None:
         "length": length_table,
         "trips": trips_table,
         "buffers": buffers_table,
+        "sampling": sampling_table,
         "extensions": lambda jobs: comparison(jobs, EXTENSION_CLAIMS, EXTENSION_READINGS),
     }
     if not arguments or arguments[0] not in tables:

@@ -1,6 +1,7 @@
 """The command line: output, errors, exit codes."""
 
 import errno
+import html
 import json
 import os
 import re
@@ -257,3 +258,30 @@ def test_verdicts_are_written_compared_and_bound_by_options(tmp_path: Path) -> N
     changed = reproduce(tmp_path, "--check-verdicts", str(path), *one)
     assert changed.exit_code == main.DIFFERENT
     assert "make differences" in changed.stderr
+
+
+def test_a_reading_on_request_is_run_where_it_is_named(tmp_path: Path) -> None:
+    def cells(*more: str) -> int:
+        listed = reproduce(tmp_path, "--only", "pert/fig10", "--list", "--json", *more).stdout
+        (row,) = json.loads(listed)
+        return int(row["cells"])
+
+    # 48 of 144 are over PERT; with jitter all differ.
+    assert cells() == 144
+    assert cells("--reading", "every ACK") == 144 + 48
+    assert cells("--reading", "host jitter") == 144 + 144
+    assert cells("--reading", "all") == 144 + 3 * 48 + 144
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--reading", "half at a loss")
+    page = html.unescape((tmp_path / "report" / "pert.html").read_text("utf-8"))
+    assert "--reading 'half at a loss'" in page
+    assert result.exit_code == 0
+
+
+def test_an_unknown_reading_and_one_whose_verdicts_are_kept_are_refused(tmp_path: Path) -> None:
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--reading", "each ACK")
+    assert result.exit_code == BAD_INPUT
+    assert "there are 'every ACK', 'cumulative'" in " ".join(result.output.split())
+    kept = ("--check-verdicts", str(tmp_path / "verdicts.txt"))
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--reading", "all", *kept)
+    assert result.exit_code == BAD_INPUT
+    assert "omit it" in result.output

@@ -1,16 +1,20 @@
 """The claims of chapters II, IV and V, judged on tables that satisfy them and on others."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import made
 import polars as pl
 import pytest
+from conftest import EXPERIMENTS
 from made import Made, Tables
 from test_pert_claims import CLAIMS, failing
 
-from ontempo.lab.claims import Finding
+from ontempo.lab.claims import Finding, World
 from ontempo.lab.engine import NativeEngine
+from ontempo.lab.experiments import load_papers
 from ontempo.lab.study import Cell
 
 Make = Callable[[Cell], Tables]
@@ -261,3 +265,87 @@ def test_fig21_and_fig32_fail_in_each_sweep() -> None:
     far = made.side_by_side(0.5)
     for name in ("fig21-24", "fig32-34"):
         assert {check.ok for check in judge(name, lambda _cell: far).checks} == {False}
+
+
+# The readings.
+
+PAPER = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "pert")
+
+ON_REQUEST = {reading.name: reading for reading in PAPER.on_request}
+
+SIMULATED = [name for name, claim in CLAIMS.items() if claim.world is World.SIMULATION]
+
+
+def groups_over_pert(cell: Cell) -> dict[str, dict[str, Any]]:
+    """The transports of a cell's groups over PERT, as the engine reads them."""
+    scenario = NativeEngine().load(cell.scenario, cell.overrides)
+    flows = json.loads(scenario.canonical())["flows"]
+    transports = {name: group["transport"] for name, group in flows.items()}
+    return {
+        name: one
+        for name, one in transports.items()
+        if isinstance(one.get("congestion"), dict) and one["congestion"]["kind"] == "pert"
+    }
+
+
+def pairs(reading: str) -> Iterator[tuple[str, Cell, Cell]]:
+    """Each claim's cells over PERT, as run and under a reading."""
+    for name in SIMULATED:
+        claim = CLAIMS[name]
+        under = ON_REQUEST[reading].of(claim)
+        for before, after in zip(claim.cells("quick"), under.cells("quick"), strict=True):
+            yield name, before, after
+
+
+@pytest.mark.parametrize(
+    ("reading", "parameter", "value"),
+    [
+        ("every ACK", "samples", "every-ack"),
+        ("cumulative", "samples", "cumulative"),
+        ("half at a loss", "loss-decrease", "half"),
+    ],
+)
+def test_a_reading_of_pert_applies_to_every_flow_over_it(
+    reading: str, parameter: str, value: str
+) -> None:
+    seen, corrected = set(), 0
+    for claim, before, after in pairs(reading):
+        plain, read = groups_over_pert(before), groups_over_pert(after)
+        assert plain.keys() == read.keys(), claim
+        for group, transport in read.items():
+            seen.add(claim)
+            found = transport["congestion"].get(parameter)
+            if transport["correct-self-induced-delay"] and parameter == "samples":
+                corrected += 1
+                assert found == "all", claim
+            else:
+                assert found == value, (claim, group)
+            assert {**transport, "congestion": 0} == {**plain[group], "congestion": 0}
+        if not plain:
+            assert after == before, claim
+    assert seen == set(SIMULATED) - {"alg1-3"}
+    assert (corrected > 0) == (parameter == "samples")
+
+
+def test_jitter_is_a_packets_time_at_the_bottleneck() -> None:
+    found: dict[str, set[str]] = {}
+    for claim, before, after in pairs("host jitter"):
+        more = set(after.overrides) - set(before.overrides)
+        found.setdefault(claim, set()).update(more)
+    assert found["fig10"] == {'hosts.jitter="320 us"'}
+    # 200-byte packets, too; 150 Mbit/s; 10 Gbit/s of 1,500 bytes; 1 to 10 Mbit/s.
+    assert found["fig9"] == {'hosts.jitter="320 us"', 'hosts.jitter="64 us"'}
+    assert found["fig2"] == {'hosts.jitter="53.33 us"'}
+    assert found["scale"] == {'hosts.jitter="1.2 us"'}
+    assert 'hosts.jitter="8000 us"' in found["fig32-34"]
+    assert found["alg1-3"] == set()
+
+
+def test_real_packets_are_alike_under_all_readings() -> None:
+    for claim in PAPER.claims:
+        if claim.world is World.EMULATION:
+            assert all(reading.of(claim) is claim for reading in PAPER.on_request)
+
+
+def test_the_quick_grid_runs_the_primary_reading_alone() -> None:
+    assert [reading.name for reading in PAPER.readings] == ["own packet"]

@@ -17,15 +17,18 @@ from ontempo.lab.claims import (
     Claim,
     Conclusion,
     Finding,
+    Paper,
     Reading,
     Verdict,
     World,
     no_cells,
 )
 from ontempo.lab.differences import differences
+from ontempo.lab.errors import BadInputError
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.readings import (
     judgement,
+    requested,
     under,
     with_cells,
     with_results,
@@ -221,9 +224,10 @@ def test_papers_declare_readings_that_are_argued_and_conclusions_of_their_claims
     paper: object,
 ) -> None:
     found = next(one for one in PAPERS if one is paper)
-    names = [reading.name for reading in found.readings]
+    declared = [*found.readings, *found.on_request]
+    names = [reading.name for reading in declared]
     assert len(set(names)) == len(names)
-    for reading in found.readings[len(found.readings) == 1 :]:
+    for reading in declared[len(declared) == 1 :]:
         assert reading.choices, reading.name
         assert all(choice.what and choice.supported for choice in reading.choices)
     claims = {one.id for one in found.claims}
@@ -231,6 +235,53 @@ def test_papers_declare_readings_that_are_argued_and_conclusions_of_their_claims
     for conclusion in found.conclusions:
         assert set(conclusion.claims) <= claims, conclusion.text
         assert conclusion.found
+
+
+def with_requests() -> list[Paper]:
+    one, two, three = (Reading(name, f"About {name}.") for name in ("one", "two", "three"))
+    return [
+        Paper("a", "", "", [], [one], on_request=[two, three]),
+        Paper("b", "", "", [], [one]),
+    ]
+
+
+def test_a_reading_that_runs_on_request_is_run_only_if_it_is_named() -> None:
+    def run(*names: str) -> tuple[list[str], list[str]]:
+        paper, other = requested(with_requests(), names)
+        assert ([one.name for one in other.readings], other.on_request) == (["one"], [])
+        return [one.name for one in paper.readings], [one.name for one in paper.on_request]
+
+    assert run() == (["one"], ["two", "three"])
+    assert run("three") == (["one", "three"], ["two"])
+    assert run("all") == (["one", "two", "three"], [])
+    with pytest.raises(BadInputError, match=r"--reading four: .* there are 'two', 'three', 'all'"):
+        run("two", "four")
+    with pytest.raises(BadInputError, match="no paper here has any"):
+        requested(with_requests()[1:], ["two"])
+
+
+def test_pages_say_which_readings_were_not_run(tmp_path: Path) -> None:
+    report, readings = three({"run": both_hold()})
+    (listing,) = report.listings
+    (tmp_path / "pert").mkdir()
+
+    def pages(run: int) -> tuple[str, str]:
+        assert listing.paper
+        paper = replace(listing.paper, readings=readings[:run], on_request=readings[run:])
+        one = replace(report, listings=[replace(listing, paper=paper)])
+        return Page(page(one)).words, differences(one, tmp_path)
+
+    some, text = pages(2)
+    words = "declared, not run here: it runs on request (--reading)"
+    assert f"late Nothing more. ({words}.)" in some
+    assert "as defined run verdict" in some
+    assert f"- **late**: {words}. Nothing more." in text
+    assert "| claim | as defined | run | verdict |" in text
+    none, text = pages(1)
+    assert some.count(words) == 1
+    assert none.count(words) == 2
+    assert "as defined verdict" not in none
+    assert "| claim |" not in text
 
 
 def test_judged_has_the_verdict_of_its_claim() -> None:

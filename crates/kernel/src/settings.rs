@@ -4,7 +4,8 @@ use std::fmt;
 
 use ontempo_foundation::Duration;
 use ontempo_mechanisms::congestion::{
-    AckCounting, Field, Parameter, Parameters, PertParameters, parameters_from,
+    AckCounting, Field, Parameter, ParameterError, Parameters, PertParameters, PertSamples,
+    parameters_from, refuse_simulated_samples,
 };
 
 /// The settings with which PERT is loaded.
@@ -25,7 +26,7 @@ impl Default for Settings {
     fn default() -> Self {
         let pert = PertParameters {
             counting: AckCounting::Packets,
-            confirmed: true,
+            samples: PertSamples::Confirmed,
             ..PertParameters::reference()
         };
         Self { pert, pacing_gain: 1.0 }
@@ -91,6 +92,19 @@ const ORDER: [(&str, Scale); Settings::COUNT - 1] = [
 const PACING_GAIN: &str = "pacing-gain";
 const MAX_PACING_GAIN: f64 = 16.0;
 
+/// PERT's parameter that the program does not have.
+const LOSS_DECREASE: &str = "loss-decrease";
+
+/// `pert`, if the program can have it.
+fn in_kernel(pert: PertParameters) -> Result<PertParameters, ParameterError> {
+    refuse_simulated_samples(pert.samples, "the kernel")?;
+    if pert.half_at_a_loss {
+        let what = "the kernel's PERT reduces by `beta` at a loss, too; leave it out";
+        return Err(ParameterError::new(LOSS_DECREASE, what));
+    }
+    Ok(pert)
+}
+
 /// The parameters in that order.
 fn in_order() -> impl Iterator<Item = (&'static Parameter<PertParameters>, Scale)> {
     let named = |name| PertParameters::ALL.iter().find(move |parameter| parameter.name == name);
@@ -120,7 +134,8 @@ impl Settings {
                 other => law.push(other),
             }
         }
-        let (_, pert) = parameters_from(law).map_err(|error| {
+        let found = parameters_from(law).and_then(|(_, pert)| in_kernel(pert));
+        let pert = found.map_err(|error| {
             let also = if error.what.starts_with("no such") { ", pacing-gain" } else { "" };
             SettingError(format!("{error}{also}"))
         })?;
@@ -211,6 +226,7 @@ mod tests {
     fn every_parameter_of_pert_has_its_place_in_the_program() {
         let placed: Vec<_> = in_order().map(|(parameter, _)| parameter.name).collect();
         let mut all: Vec<_> = PertParameters::ALL.iter().map(|parameter| parameter.name).collect();
+        all.retain(|name| *name != LOSS_DECREASE);
         assert_eq!(placed, ORDER.map(|(name, _)| name));
         all.sort_by_key(|name| ORDER.iter().position(|(placed, _)| placed == name));
         assert_eq!(placed, all);
@@ -262,6 +278,12 @@ mod tests {
             ("variant=best", "variant: `best` is none of reference, thesis"),
             ("counting=bytes", "counting: `bytes` is none of acks, packets"),
             ("srtt-weight=NaN", "srtt-weight: NaN is out of range"),
+            (
+                "samples=every-ack",
+                "samples: `every-ack` is for simulated TCP, not for the kernel; write",
+            ),
+            ("samples=cumulative", "samples: `cumulative` is for simulated TCP"),
+            ("loss-decrease=half", "loss-decrease: the kernel's PERT reduces by `beta`"),
             ("pacing-gain=17", "pacing-gain: 17 is out of range; write a number from 0"),
         ] {
             let error = Settings::parse([setting]).expect_err(setting).to_string();

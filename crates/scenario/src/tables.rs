@@ -162,8 +162,8 @@ pub const SAMPLES: Table = Table {
             "quantity",
             Text,
             "`cwnd_packets`, `ssthresh_packets`, `srtt_s`, `in_flight_packets`, \
-             `delivered_bytes`, `alpha`, `queueing_delay_s`, `controller_srtt_s` (PERT's own), \
-             `sent_bytes`, `spacing_s`, `buffered_adus` or `queue_packets`",
+             `delivered_bytes`, `alpha`, `queueing_delay_s`, `largest_queueing_delay_s`, \
+             `controller_srtt_s` (the last two PERT's own), `sent_bytes`, `spacing_s`, `buffered_adus` or `queue_packets`",
         ),
         column("value", Number, "the value, in the unit that the quantity's name ends in"),
     ],

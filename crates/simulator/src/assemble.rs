@@ -11,7 +11,7 @@ use ontempo_mechanisms::adu::{
     AduReceiver, AduSender, AduSenderParameters, Retransmission, WindowRule,
 };
 use ontempo_mechanisms::congestion::{
-    Controller, Governor, Start, UnknownCongestion, Window, World,
+    Controller, Governor, PertSamples, Start, UnknownCongestion, Window, World,
 };
 use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
@@ -253,6 +253,10 @@ fn sender_settings(tcp: &TcpSpec, stop: Time) -> SenderSettings {
         grow_when_application_limited: tcp.grow_when_application_limited,
         idle_restart: tcp.idle_restart,
         ecn: tcp.ecn,
+        samples: match &tcp.congestion {
+            Congestion::Known(known) => known.samples(),
+            Congestion::Kernel { .. } => PertSamples::All,
+        },
         stop,
     }
 }

@@ -112,6 +112,9 @@ impl Probes {
             if let Some(delay) = congestion.queueing_delay {
                 put("queueing_delay_s", delay.as_secs_f64());
             }
+            if let Some(delay) = congestion.largest_queueing_delay {
+                put("largest_queueing_delay_s", delay.as_secs_f64());
+            }
             if let Some(rtt) = congestion.smoothed_rtt {
                 put("controller_srtt_s", rtt.as_secs_f64());
             }

@@ -200,7 +200,8 @@ class Conclusion:
 class Paper:
     """A folder of experiments: a paper and its claims, in the order of its figures.
 
-    The first of its `readings` is the primary one, the one that its text supports best.
+    The first of its `readings` is the primary one, the one that its text supports best. Those
+    `on_request` are run only where they are asked for by name (`ontempo.lab.readings.requested`).
     """
 
     name: str
@@ -208,6 +209,7 @@ class Paper:
     about: str
     claims: Sequence[Claim]
     readings: Sequence[Reading] = (AS_RUN,)
+    on_request: Sequence[Reading] = ()
     conclusions: Sequence[Conclusion] = ()
 
 

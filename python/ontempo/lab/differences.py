@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ontempo.lab.catalogue import Listing
-from ontempo.lab.claims import Check, Reading, Verdict
+from ontempo.lab.claims import Check, Paper, Verdict
 from ontempo.lab.readings import PRIMARY
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_parts import NO_CAUSE
-from ontempo.lab.summary import UNCOUNTED, concluded, judged_of, table_of_readings
+from ontempo.lab.summary import NOT_RUN, UNCOUNTED, concluded, judged_of, table_of_readings
 
 ENGINE_MARK = re.compile(r"<!-- engine: ([0-9a-f]+) -->")
 
@@ -57,7 +57,7 @@ def differences(report: Report, experiments: Path) -> str:
         parts.append(f"<!-- experiments/{listing.name}: {digest(experiments / listing.name)} -->\n")
         parts += _kept(report, listing)
         if listing.paper:
-            parts += _readings(claims, listing.paper.readings)
+            parts += _readings(claims, listing.paper)
         failing = [one for one in claims if one.verdict in NOT_HELD and one.finding.holds is False]
         parts += [_claim(judged) for judged in failing] or ["No check fails.\n"]
         parts += _undecided(claims)
@@ -78,17 +78,22 @@ def _conclusions(report: Report, listing: Listing) -> list[str]:
     return ["\n".join([*lines, ""])]
 
 
-def _readings(claims: Sequence[Judged], readings: Sequence[Reading]) -> list[str]:
-    """The readings of a paper that has several, and its claims under each."""
-    if len(readings) == 1:
+def _readings(claims: Sequence[Judged], paper: Paper) -> list[str]:
+    """The readings of a paper that has several, and its claims under each that was run."""
+    readings, declared = paper.readings, [*paper.readings, *paper.on_request]
+    if len(declared) == 1:
         return []
     lines = ["### Readings\n"]
-    for place, reading in enumerate(readings):
+    for place, reading in enumerate(declared):
         rank = "the primary reading. " if place == 0 else ""
+        if place >= len(readings):
+            rank = f"{NOT_RUN}. "
         lines.append(f"- **{reading.name}**: {rank}{reading.about}")
         for choice in reading.choices:
             against = f" Against: {choice.opposed}" if choice.opposed else ""
             lines.append(f"  - {choice.what} For: {choice.supported}{against}")
+    if len(readings) == 1:
+        return ["\n".join([*lines, ""])]
     heads, rows = table_of_readings(claims, readings)
     lines += ["", "Checks that hold; ✓: all of them.\n", _row(heads), _row(["---"] * len(heads))]
     lines += map(_row, rows)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import time
 import webbrowser
@@ -27,7 +28,7 @@ from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.keep import cell_rows, kept_of, today, write_kept
 from ontempo.lab.kept import read_kept
 from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
-from ontempo.lab.readings import under
+from ontempo.lab.readings import requested, under
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.store import Store
@@ -78,6 +79,13 @@ def reproduce(
     only: Annotated[
         list[str] | None,
         typer.Option(help="A claim (pert/fig9) or a paper (pert); may be repeated."),
+    ] = None,
+    reading: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A reading to run that runs on request only, or [bold]all[/]; may be repeated.",
+        ),
     ] = None,
     show_list: Annotated[
         bool, typer.Option("--list", help="List the claims and their cells; run nothing.")
@@ -153,6 +161,8 @@ def reproduce(
 
       ontempo-lab reproduce --full --only psp --keep
 
+      ontempo-lab reproduce --only pert/fig9 --reading "every ACK"
+
       sudo ontempo-lab reproduce --worlds simulation,emulation --only pert
     """
     scale: Scale = "quick" if quick else "full"
@@ -161,13 +171,14 @@ def reproduce(
         command += f" --out {out}"
     if worlds is not None:
         command += f" --worlds {worlds.replace(' ', '')}"
+    command += "".join(f" --reading {shlex.quote(name)}" for name in reading or [])
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         of_quick = bool(bind_causes or write_verdicts or check_verdicts)
-        _check_options(scale, only or [], of_quick=of_quick, keep=keep)
+        _check_options(scale, only or [], reading or [], of_quick=of_quick, keep=keep)
         if only and write_verdicts:
             raise BadInputError("--write-verdicts: the file holds all claims: omit --only")
         folder = find_folder(experiments)
-        papers = load_papers(folder)
+        papers = requested(load_papers(folder), reading or [])
         every = listings(load_rows(folder), papers)
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if worlds is not None or not show_list:
@@ -354,8 +365,12 @@ def list_claims(
     )
 
 
-def _check_options(scale: Scale, only: Sequence[str], *, of_quick: bool, keep: bool) -> None:
-    """Refuse what is not of this scale, and a part of a paper to be kept."""
+def _check_options(
+    scale: Scale, only: Sequence[str], reading: Sequence[str], *, of_quick: bool, keep: bool
+) -> None:
+    """Refuse what is not of this scale or these readings, and a part of a paper to be kept."""
+    if of_quick and reading:
+        raise BadInputError("causes and verdicts are those without --reading: omit it")
     if of_quick and scale == "full":
         raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
     if keep and scale == "quick":

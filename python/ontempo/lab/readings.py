@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ontempo.lab.cells import Cell
-from ontempo.lab.claims import Claim, Finding, Reading, Scale, Verdict
+from ontempo.lab.claims import Claim, Finding, Paper, Reading, Scale, Verdict
+from ontempo.lab.errors import BadInputError
 from ontempo.lab.study import Results
 
 PRIMARY = "primary"
@@ -86,6 +87,29 @@ def with_settings(cell: Cell, *settings: str) -> Cell:
     keys = {setting.partition("=")[0] for setting in settings}
     kept = (one for one in cell.overrides if one.partition("=")[0] not in keys)
     return replace(cell, overrides=(*kept, *settings))
+
+
+EVERY = "all"
+"""In place of a reading's name: each that runs on request."""
+
+
+def requested(papers: Sequence[Paper], names: Sequence[str]) -> list[Paper]:
+    """The papers, with these readings among those that are run.
+
+    Those not named stay in `on_request`: declared, not run.
+    """
+    known = [reading.name for paper in papers for reading in paper.on_request]
+    unknown = [name for name in names if name not in (EVERY, *known)]
+    if unknown:
+        listed = ", ".join(map(repr, [*known, EVERY] if known else []))
+        there = f"there are {listed}" if listed else "no paper here has any"
+        raise BadInputError(f"--reading {unknown[0]}: no reading that runs on request; {there}")
+    found = []
+    for paper in papers:
+        run = [one for one in paper.on_request if EVERY in names or one.name in names]
+        rest = [one for one in paper.on_request if one not in run]
+        found.append(replace(paper, readings=[*paper.readings, *run], on_request=rest))
+    return found
 
 
 def under(claim: Claim, readings: Sequence[Reading]) -> dict[str, Claim]:

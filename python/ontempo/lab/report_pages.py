@@ -27,7 +27,7 @@ from ontempo.lab.report_parts import (
     tally_html,
     verdict_html,
 )
-from ontempo.lab.summary import concluded, judged_of, table_of_readings
+from ontempo.lab.summary import NOT_RUN, concluded, judged_of, table_of_readings
 
 SCALES = {
     "quick": "a scaled grid (shorter runs, fewer seeds; each claim says what it leaves out)",
@@ -157,15 +157,22 @@ def _conclusions(report: Report) -> str:
 
 def _readings(report: Report, listing: Listing) -> str:
     """The readings of a paper that has several, with its claims under each."""
-    if not listing.paper or len(listing.paper.readings) == 1:
+    if not listing.paper or len(listing.paper.readings) + len(listing.paper.on_request) == 1:
         return ""
-    readings = listing.paper.readings
+    readings, others = listing.paper.readings, listing.paper.on_request
     terms = "".join(
         f"<div><dt>{escape(one.name)}{' (primary)' if one is readings[0] else ''}</dt>"
         f"<dd>{escape(one.about)}{''.join(map(_choice, one.choices))}</dd></div>"
         for one in readings
     )
+    terms += "".join(
+        f"<div><dt>{escape(one.name)}</dt><dd>{escape(f'{one.about} ({NOT_RUN}.)')}"
+        f"{''.join(map(_choice, one.choices))}</dd></div>"
+        for one in others
+    )
     heads, rows = table_of_readings(judged_of(report, listing), readings)
+    if len(readings) == 1:
+        rows = []
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join(
         f'<tr><th scope="row">{escape(first)}</th>'
@@ -173,11 +180,14 @@ def _readings(report: Report, listing: Listing) -> str:
         + "</tr>"
         for first, *cells in rows
     )
+    table = (
+        f'<div class="wide"><table class="plain"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
     return (
         '<section class="readings" aria-labelledby="readings-title">'
         f'<h2 id="readings-title">Readings</h2><dl class="terms">{terms}</dl>'
-        f'<div class="wide"><table class="plain"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div></section>"
+        f"{table if rows else ''}</section>"
     )
 
 

@@ -8,6 +8,9 @@ from ontempo.lab.catalogue import Listing
 from ontempo.lab.claims import Conclusion, Finding, Reading
 from ontempo.lab.report import Judged, Report
 
+NOT_RUN = "declared, not run here: it runs on request (--reading)"
+"""Of a reading, where its findings would be."""
+
 UNCOUNTED = "–"
 """In place of how many checks hold, of a conjecture."""
 

@@ -118,6 +118,7 @@ pub(super) fn with_parameters(name: CongestionName, set: &[String]) -> Result<Co
         values.push((name.trim(), value.trim()));
     }
     name.with(values)
+        .and_then(Congestion::for_transport)
         .map_err(|error| format!("--congestion {}: --set-congestion {error}", name.name()))
 }
 

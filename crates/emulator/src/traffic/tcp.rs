@@ -303,6 +303,7 @@ impl Tcp {
             ("srtt_s", self.smoothed_rtt().map(Duration::as_secs_f64)),
             ("alpha", pert(|pert| pert.alpha)),
             ("queueing_delay_s", pert(|pert| pert.curq.as_secs_f64())),
+            ("largest_queueing_delay_s", pert(|pert| pert.maxq.as_secs_f64())),
             ("controller_srtt_s", pert(|pert| pert.srtt.as_secs_f64())),
         ]
         .into_iter()

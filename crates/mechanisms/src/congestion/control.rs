@@ -91,7 +91,8 @@ pub struct Ack {
     /// Packets that it newly acknowledged.
     pub packets: f64,
     /// The raw RTT of the last packet acknowledged; `None` if the packet was
-    /// retransmitted (Karn's rule) or nothing new was acknowledged.
+    /// retransmitted (Karn's rule) or nothing new was acknowledged. Another one where the
+    /// controller asks for it ([`PertSamples`](super::PertSamples)).
     pub rtt: Option<Duration>,
     /// The transport's SRTT (RFC 6298), zero before the first sample.
     pub srtt: Duration,
@@ -150,6 +151,8 @@ pub struct Snapshot {
     pub alpha: Option<f64>,
     /// The smoothed queueing delay that a delay-based controller sees.
     pub queueing_delay: Option<Duration>,
+    /// The largest queueing delay that it takes to be possible (PERT's `maxq`).
+    pub largest_queueing_delay: Option<Duration>,
     /// The SRTT of a controller with its own estimator (PERT), corrected for
     /// self-induced delay if its samples are.
     pub smoothed_rtt: Option<Duration>,

@@ -33,7 +33,7 @@ pub use parameter::{
     Field, NoParameters, Parameter, ParameterError, ParameterInfo, ParameterKind, Parameters,
     Value, Variant, VariantInfo, parameters_from,
 };
-pub use pert::{Mode, Pert, PertParameters, Queueing};
+pub use pert::{Mode, Pert, PertParameters, PertSamples, Queueing};
 pub use registry::{Registered, UnknownCongestion, World};
 pub use reno::{AckCounting, Reno, RenoParameters};
 pub use usage::WindowUsage;
@@ -128,4 +128,39 @@ impl Congestion {
     pub fn variant(&self) -> Option<VariantInfo> {
         self.name().variants().get(self.variant).copied()
     }
+
+    /// Which round trips its law is given.
+    pub fn samples(&self) -> PertSamples {
+        match self.governor() {
+            Governor::Window(Law::Pert(parameters)) => parameters.samples,
+            _ => PertSamples::All,
+        }
+    }
+
+    /// Itself, for the transport over UDP.
+    ///
+    /// # Errors
+    /// Names the parameter that only the simulator's TCP has, and what would be right.
+    pub fn for_transport(self) -> Result<Self, ParameterError> {
+        refuse_simulated_samples(self.samples(), "the transport over UDP")?;
+        Ok(self)
+    }
+}
+
+/// Samples that need a simulated TCP are no choice elsewhere.
+///
+/// # Errors
+/// Where `samples` are such; `place` says where they cannot be had.
+pub fn refuse_simulated_samples(samples: PertSamples, place: &str) -> Result<(), ParameterError> {
+    if !samples.needs_simulated_tcp() {
+        return Ok(());
+    }
+    let (all, confirmed) = (PertSamples::All.name(), PertSamples::Confirmed.name());
+    Err(ParameterError::new(
+        "samples",
+        format!(
+            "`{}` is for simulated TCP, not for {place}; write {all} or {confirmed}",
+            samples.name()
+        ),
+    ))
 }

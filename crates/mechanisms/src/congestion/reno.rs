@@ -163,6 +163,7 @@ impl CongestionControl for Reno {
             ssthresh: Window::of_packets(self.ssthresh),
             alpha: None,
             queueing_delay: None,
+            largest_queueing_delay: None,
             smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,

@@ -268,3 +268,20 @@ fn the_registry_makes_the_controller_that_its_constructor_makes() {
     }
     assert_eq!(by_name.name(), "pert");
 }
+
+#[test]
+fn samples_of_the_simulators_tcp_are_refused_for_the_transport() {
+    for samples in ["every-ack", "cumulative"] {
+        let pert = CongestionName::Pert.with([("samples", samples)]).expect("PERT has it");
+        assert!(pert.samples().needs_simulated_tcp());
+        let error = pert.for_transport().expect_err("no such samples over UDP").to_string();
+        let expected = format!("samples: `{samples}` is for simulated TCP, not for the transport");
+        assert!(
+            error.starts_with(&expected) && error.ends_with("write all or confirmed"),
+            "{error}"
+        );
+    }
+    for name in CongestionName::ALL {
+        assert_eq!(Congestion::from(name).for_transport(), Ok(name.into()));
+    }
+}

@@ -243,6 +243,7 @@ impl CongestionControl for Vegas {
             ssthresh: Window::of_packets(self.ssthresh),
             alpha: None,
             queueing_delay: self.queueing_delay,
+            largest_queueing_delay: None,
             smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,

@@ -62,6 +62,7 @@ fn invalid(field: &str, error: impl std::fmt::Display) -> PyErr {
 pub(crate) fn congestion(name: &str, set: &BTreeMap<String, String>) -> PyResult<Congestion> {
     let name: CongestionName = name.parse().map_err(|error| invalid("congestion", error))?;
     name.with(set.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        .and_then(Congestion::for_transport)
         .map_err(|error| invalid("congestion_parameters", error))
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
+use ontempo_mechanisms::congestion::PertSamples;
 
 use super::{Findings, MAX_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
-    AckKind, Application, FlowGroup, Interval, RecoveryKind, RtoKind, Scenario, Start, TcpSpec,
-    Transport,
+    AckKind, Application, Congestion, FlowGroup, Interval, RecoveryKind, RtoKind, Scenario, Start,
+    TcpSpec, Transport,
 };
 use crate::path::FieldPath;
 
@@ -262,6 +263,19 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
     let echoes = spec.timestamps || !spec.undo_timeouts;
     let what = "a spurious timeout is seen by the times that ACKs echo; leave out `timestamps`";
     findings.require(echoes, &path.key("undo-timeouts"), what);
+    if let Congestion::Known(known) = &spec.congestion {
+        let field = path.key("congestion").key("samples");
+        let samples = known.samples();
+        let echoes = spec.timestamps || samples != PertSamples::EveryAck;
+        let what = "`every-ack` measures against the time stamps that ACKs echo; leave out \
+                    `timestamps`, or write samples = \"all\"";
+        findings.require(echoes, &field, what);
+        // Equation 5.1 says itself from which packet the corrected sample runs.
+        let own = spec.correct_self_induced_delay && samples.needs_simulated_tcp();
+        let what = "`correct-self-induced-delay` has samples of its own, from a train's first \
+                    packet; leave one of both out";
+        findings.require(!own, &field, what);
+    }
     let exact = spec.clock == Duration::ZERO || spec.rto == RtoKind::Rfc6298;
     let what =
         "Linux's timeout has no clock of ticks; leave out `clock`, or write rto = \"rfc6298\"";

@@ -477,6 +477,28 @@ fn parameters_of_a_congestion_controller_are_held_to_their_ranges() {
 }
 
 #[test]
+fn samples_that_a_flow_cannot_have_are_refused() {
+    let refused = |samples: &str, more: &str| {
+        let written =
+            format!("congestion = {{ kind = \"pert\", samples = \"{samples}\" }}, {more}");
+        let text = VIDEO.replace("congestion = \"pert\"", &written);
+        crate::parse(&text, "s.toml").err().map(|error| error.to_string())
+    };
+    let without = "timestamps = false, undo-timeouts = false";
+    let error = refused("every-ack", without).expect("nothing is echoed");
+    let field = "flows.video.transport.congestion.samples: ";
+    let what = format!("{field}`every-ack` measures against the time stamps that ACKs echo; leave");
+    assert!(error.contains(&what), "{error}");
+    assert_eq!(refused("cumulative", without), None);
+    for samples in ["every-ack", "cumulative"] {
+        let error = refused(samples, "correct-self-induced-delay = true").expect("two rules");
+        let what = format!("{field}`correct-self-induced-delay` has samples of its own");
+        assert!(error.contains(&what), "{error}");
+        assert_eq!(refused(samples, "recovery = \"rack\""), None);
+    }
+}
+
+#[test]
 fn every_congestion_controller_of_tcp_is_a_name_and_a_table() {
     for name in CongestionName::ALL {
         let is_tcp = name.runs_in(World::Simulation) || name.runs_in(World::Kernel);

@@ -70,6 +70,7 @@ impl CongestionControl for FixedRate {
             ssthresh: self.window(),
             alpha: None,
             queueing_delay: None,
+            largest_queueing_delay: None,
             smoothed_rtt: None,
             early_responses: 0,
             reductions: 0,

@@ -25,6 +25,7 @@ impl CongestionControl for StaticWindow {
             ssthresh: self.0,
             alpha: None,
             queueing_delay: None,
+            largest_queueing_delay: None,
             smoothed_rtt: None,
             early_responses: 0,
             reductions: 0,

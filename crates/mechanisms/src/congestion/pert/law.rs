@@ -7,15 +7,61 @@ use ontempo_foundation::Duration;
 
 use super::super::AckCounting;
 
+/// Which round trips count, and from which packet each is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PertSamples {
+    /// That of each packet that is acknowledged for the first time, cumulatively or selectively.
+    #[default]
+    All,
+    /// Those that the queue can have made ([`Pert`](super::Pert); D).
+    Confirmed,
+    /// That of every ACK, duplicates included, against the time stamp that it echoes. A duplicate's is
+    /// as old as the last packet in order (RFC 7323, section 4.3), so that it contains the episode.
+    EveryAck,
+    /// That of every ACK that advances, against the last sending of the highest packet that it covers,
+    /// which contains the wait for a retransmission.
+    Cumulative,
+}
+
+impl PertSamples {
+    const ALL: [Self; 4] = [Self::All, Self::Confirmed, Self::EveryAck, Self::Cumulative];
+
+    /// Its name in files and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Confirmed => "confirmed",
+            Self::EveryAck => "every-ack",
+            Self::Cumulative => "cumulative",
+        }
+    }
+
+    /// True if only a TCP can give such samples that keeps each packet's time of sending, or whose
+    /// receiver echoes time stamps, as the simulated one does.
+    pub const fn needs_simulated_tcp(self) -> bool {
+        matches!(self, Self::EveryAck | Self::Cumulative)
+    }
+
+    pub(super) fn place(self) -> usize {
+        Self::ALL.iter().position(|one| *one == self).unwrap_or(0)
+    }
+
+    pub(super) fn at(place: usize) -> Self {
+        Self::ALL.get(place).copied().unwrap_or_default()
+    }
+}
+
 /// What of PERT may be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PertParameters {
     /// How often an ACK of several packets counts: in slow start, in PERT's own SRTT, and in the draws
     /// for an early response; once, as Reno's (P).
     pub counting: AckCounting,
-    /// True if a round trip counts only where the queue can have made it ([`Pert`](super::Pert); D); false
-    /// if each does (T, P).
-    pub confirmed: bool,
+    /// Which round trips count: all (T, P).
+    pub samples: PertSamples,
+    /// True if a loss takes one half, as chapter II says that it does (T); false if it takes `beta`,
+    /// as an early response (T, P).
+    pub half_at_a_loss: bool,
     /// Weight of the old value in PERT's own SRTT, 0 to 1: 0.99 (P).
     pub srtt_weight: f64,
     /// Minimum of the maximum queueing delay: 10 ms (P).
@@ -71,7 +117,8 @@ impl PertParameters {
     pub fn reference() -> Self {
         Self {
             counting: AckCounting::Acks,
-            confirmed: false,
+            samples: PertSamples::All,
+            half_at_a_loss: false,
             srtt_weight: 0.99,
             maxq_floor: Duration::from_millis(10),
             t_min: Duration::from_millis(5),

@@ -17,7 +17,7 @@ use super::{
 };
 
 use competition::{Competition, Turn};
-pub use law::{Mode, PertParameters, Queueing};
+pub use law::{Mode, PertParameters, PertSamples, Queueing};
 
 /// PERT's RTT estimates: smallest, largest and smoothed, each from every
 /// raw sample, separate from the transport's own estimator.
@@ -169,7 +169,7 @@ impl Pert {
     /// that had arrived before it and that no SACK had told of: it counts for nothing.
     fn sample(&mut self, ack: &Ack) -> Option<Duration> {
         let rtt = ack.rtt?;
-        if !self.parameters.confirmed {
+        if self.parameters.samples != PertSamples::Confirmed {
             return Some(rtt);
         }
         if ack.repairs {
@@ -275,7 +275,9 @@ impl Pert {
     /// A loss, however detected: ssthresh is reduced, the loss interval is closed.
     fn on_any_loss(&mut self) {
         let decrease = match self.queueing() {
-            Some(queueing) if !self.as_reno() => self.parameters.decrease(queueing),
+            Some(queueing) if !self.as_reno() && !self.parameters.half_at_a_loss => {
+                self.parameters.decrease(queueing)
+            }
             _ => Self::RENO_DECREASE,
         };
         self.reduce(decrease);
@@ -367,6 +369,7 @@ impl CongestionControl for Pert {
             ssthresh: Window::of_packets(self.ssthresh),
             alpha: Some(self.alpha),
             queueing_delay: self.queueing().map(|queueing| queueing.current),
+            largest_queueing_delay: self.queueing().map(|queueing| queueing.maximum),
             smoothed_rtt: self.srtt(),
             early_responses: self.early_responses,
             reductions: self.reductions,

@@ -3,7 +3,7 @@
 use ontempo_foundation::Duration;
 
 use super::super::{AckCounting, Field, Parameter, ParameterError, Parameters, Variant};
-use super::PertParameters;
+use super::{PertParameters, PertSamples};
 
 /// Maximum delay, and maximum increase per round trip in packets: the limits of the fixed point of
 /// the BPF program (crates/kernel/bpf/pert_math.h).
@@ -180,21 +180,43 @@ impl Parameters for PertParameters {
             },
         },
         Parameter {
-            name: "samples",
-            doc: "Which round trips count. In the kernel, and with the profile `linux`, `confirmed` by \
-                  default.",
+            name: "loss-decrease",
+            doc: "What a loss takes of the window; not in the kernel, whose PERT has `beta`.",
             field: Field::Choice {
                 words: &[
-                    ("all", "Each (the thesis)."),
+                    ("beta", "As an early response: `curq / (curq + maxq)`."),
+                    ("half", "One half, whatever the queueing delay (the thesis' W/2)."),
+                ],
+                get: |all| usize::from(all.half_at_a_loss),
+                set: |all, place| all.half_at_a_loss = place == 1,
+            },
+        },
+        Parameter {
+            name: "samples",
+            doc: "Which round trips count. In the kernel, and with the profile `linux`, `confirmed` by \
+                  default. `every-ack` and `cumulative` are for simulated TCP alone.",
+            field: Field::Choice {
+                words: &[
+                    (PertSamples::All.name(), "Each of a packet acknowledged anew (the thesis)."),
                     (
-                        "confirmed",
+                        PertSamples::Confirmed.name(),
                         "None while losses are repaired; one that is larger than all before only if the \
                          next is, too; a lone packet's in a window of less than 8, which may have waited \
                          for a receiver's timer, as at most the largest (ours).",
                     ),
+                    (
+                        PertSamples::EveryAck.name(),
+                        "That of every ACK, duplicates included, against the time stamp that it echoes: \
+                         the last packet's in order.",
+                    ),
+                    (
+                        PertSamples::Cumulative.name(),
+                        "That of every ACK that advances, against the last sending of the highest \
+                         packet that it covers.",
+                    ),
                 ],
-                get: |all| usize::from(all.confirmed),
-                set: |all, place| all.confirmed = place == 1,
+                get: |all| all.samples.place(),
+                set: |all, place| all.samples = PertSamples::at(place),
             },
         },
     ];

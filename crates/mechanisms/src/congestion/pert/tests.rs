@@ -85,6 +85,34 @@ fn the_maximum_queueing_delay_counts_as_ten_milliseconds_at_least() {
 }
 
 #[test]
+fn a_loss_can_take_one_half_whatever_the_queueing_delay() {
+    let after = |half_at_a_loss: bool| {
+        let parameters = PertParameters { half_at_a_loss, ..PertParameters::default() };
+        // beta = 25 / 125.
+        let mut pert = pert_at(millis(25), 40.0, parameters);
+        pert.on_loss(&loss(1, 41));
+        pert.window().packets()
+    };
+    close(after(false), 32.0);
+    close(after(true), 20.0);
+}
+
+#[test]
+fn a_duplicates_round_trip_counts_where_the_transport_gives_one() {
+    for (samples, largest) in
+        [(PertSamples::All, 400), (PertSamples::EveryAck, 400), (PertSamples::Confirmed, 0)]
+    {
+        let mut pert = pert(10.0, PertParameters { samples, ..PertParameters::default() });
+        pert.on_ack(&ack_at(Time::ZERO, millis(100)));
+        let duplicate = Ack { packets: 0.0, in_recovery: true, repairs: true, ..ack(0.0) };
+        pert.on_ack(&Ack { rtt: Some(millis(500)), ..duplicate });
+        let snapshot = pert.snapshot();
+        let expected = millis(largest).max(millis(10));
+        assert_eq!(snapshot.largest_queueing_delay, Some(expected), "{samples:?}");
+    }
+}
+
+#[test]
 fn slow_start_adds_a_packet_for_each_ack_and_never_responds_early() {
     let start = Start { initial_window: Window::of_packets(2.0), ..Start::default() };
     let random = RandomStream::new(1, "pert");

@@ -3,21 +3,23 @@
 
 mod extensions;
 mod receiving;
+mod sampling;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::ack::AckPolicy;
 use ontempo_mechanisms::congestion::{
-    Ack, CongestionControl, Controller, Loss, RecoveryPoint, Snapshot, Timeout,
+    Ack, CongestionControl, Controller, Loss, PertSamples, RecoveryPoint, Snapshot, Timeout,
 };
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
 use ontempo_mechanisms::receive::Reassembly;
-use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
+use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket};
 use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay};
 use ontempo_scenario::model::PacingKind;
 
 use ontempo_runtime::{FlowTotals, Source};
 
 pub(crate) use extensions::{ExtensionSettings, Extensions};
+use sampling::Sampling;
 
 use crate::agents::receiver::Receiver;
 use crate::agents::trains::{Measured, TrainClock};
@@ -42,6 +44,7 @@ pub(crate) struct SenderSettings {
     pub(crate) grow_when_application_limited: bool,
     pub(crate) idle_restart: bool,
     pub(crate) ecn: bool,
+    pub(crate) samples: PertSamples,
     pub(crate) stop: Time,
 }
 
@@ -68,6 +71,8 @@ pub(crate) struct Tcp {
     awaited: Time,
     /// The receiver's answers depend only on arriving packets, not on timers or other flows.
     answers_ahead: bool,
+    /// Whether `sampling` is there: a flow without it reads this line only.
+    samples_otherwise: bool,
     unanswered: Option<Answered>,
     ack_timer: LazyTimer,
     receiver: Receiver,
@@ -99,6 +104,7 @@ pub(crate) struct Tcp {
     transfers: u64,
     /// Boxed, so that a flow without them costs no more.
     extensions: Option<Box<Extensions>>,
+    sampling: Option<Box<Sampling>>,
 }
 
 impl Tcp {
@@ -114,6 +120,7 @@ impl Tcp {
         let coalesces = matches!(policy, AckPolicy::Adaptive(_));
         let trains = (coalesces || correct_self_induced_delay)
             .then(|| Box::new(TrainClock::new(correct_self_induced_delay)));
+        let sampling = Sampling::new(settings.samples);
         Self {
             flow,
             route,
@@ -144,8 +151,10 @@ impl Tcp {
             unanswered: None,
             receiver,
             answers_ahead: false,
+            samples_otherwise: sampling.is_some(),
             awaited: Time::ZERO,
             extensions,
+            sampling,
         }
     }
 
@@ -288,6 +297,9 @@ impl Tcp {
         }
         self.sent += 1;
         self.last_sent = now;
+        if let Some(sampling) = &mut self.sampling {
+            sampling.on_sent(now, number, self.recovery.first());
+        }
         if let Some(consumer) = self.receiver.consumer_mut() {
             consumer.on_sent(now, number);
         }
@@ -343,16 +355,20 @@ impl Tcp {
         let losses_before = self.recovery.losses();
         let outcome = self.recovery.on_ack(now, packet.number, &blocks[..block_count]);
         let covered = self.recovery.first() - first_before;
-        let sample = match self.recovery.samples() {
+        let mut sample = match self.recovery.samples() {
             Some(samples) if self.trains.is_none() => {
                 self.on_sample(samples.first);
                 Some(samples.last)
             }
+            _ if self.samples_otherwise => None,
             _ if outcome.newly_acknowledged > 0 => {
                 self.sample(now, packet).map(|rtt| self.measure(now, rtt, covered))
             }
             _ => None,
         };
+        if self.samples_otherwise {
+            sample = self.sample_otherwise(now, packet, (&outcome, covered));
+        }
         if outcome.advanced {
             self.timed_out = None;
             if self.extensions.is_some() {
@@ -435,6 +451,31 @@ impl Tcp {
             self.timed = None;
             now.since(sent)
         })
+    }
+
+    /// The controller's sample where it is not the one that TCP takes for its timer ([`Sampling`]).
+    fn sample_otherwise(
+        &mut self,
+        now: Time,
+        ack: &Packet,
+        (outcome, covered): (&AckOutcome, u64),
+    ) -> Option<Duration> {
+        let sampling = self.sampling.as_mut()?;
+        let every_ack = sampling.is_every_ack();
+        let sent = sampling.on_ack(covered);
+        let by_time = self.recovery.samples().is_some() && self.trains.is_none();
+        // A duplicate's stamp is that of a packet acknowledged before: nothing for the timer.
+        if !by_time && outcome.newly_acknowledged > 0 && (outcome.advanced || !every_ack) {
+            let last = match sent {
+                // The stamp is of a train's first packet.
+                Some(sent) if every_ack && self.trains.is_some() => Some(now.since(sent)),
+                _ => self.sample(now, ack),
+            };
+            if let Some(rtt) = last {
+                self.measure(now, rtt, covered);
+            }
+        }
+        if every_ack { Some(now.since(ack.stamp)) } else { sent.map(|sent| now.since(sent)) }
     }
 
     /// An ACK for `covered` packets gave the sample `rtt`; returns the RTT for the controller.

@@ -44,7 +44,13 @@ impl Tcp {
                 fabric.schedule(now + prompts.pause, Event::Prompt(prompts.flow));
             }
         }
-        let answered = Answered { stamp: packet.stamp, congestion: packet.marks.congestion };
+        let mut stamp = packet.stamp;
+        if self.samples_otherwise
+            && let Some(sampling) = &mut self.sampling
+        {
+            stamp = sampling.on_arrival(packet.number, stamp);
+        }
+        let answered = Answered { stamp, congestion: packet.marks.congestion };
         let in_order = arrival == Arrival::InOrder && !answered.congestion;
         if let AckPolicy::Adaptive(policy) = &mut self.policy {
             policy.limit_to(Packets::new(packet.count()));
@@ -67,6 +73,11 @@ impl Tcp {
     fn acknowledge(&mut self, now: Time, answered: Answered, fabric: &mut Fabric) {
         let number = self.reassembly.next();
         self.policy.on_sent(now, number);
+        if self.samples_otherwise
+            && let Some(sampling) = &mut self.sampling
+        {
+            sampling.on_acknowledged(number);
+        }
         let mut ack = Packet::data(self.flow, self.back, number, now, ACK_SIZE);
         ack.stamp = answered.stamp;
         ack.marks.ack = true;
