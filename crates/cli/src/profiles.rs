@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use ontempo_foundation::Duration;
+use ontempo_place::Output;
 use ontempo_scenario::model::{AccessDirection, LinkProfile};
 use ontempo_scenario::profiles::{Profile, find, shown, trace};
-use ontempo_place::Output;
 
 use crate::arguments::Profiles;
 use crate::failure::{Failure, environment};

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration};
+use ontempo_place::Output;
 use ontempo_probe::{Progress, Recorder, RecorderOptions, SenderOptions, Token, Trace};
 use ontempo_session::StoppableWriter;
-use ontempo_place::Output;
 use ontempo_udp::{Clock, Driver, DriverOptions, random};
 use serde_json::json;
 
