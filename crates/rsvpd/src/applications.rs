@@ -427,6 +427,34 @@ pub(crate) mod tests {
     /// The limit of descriptors is that of a process: the test runs in one of its own, so that the
     /// others keep theirs.
     #[test]
+    fn what_takes_the_place_of_the_socket_keeps_its_mode() {
+        let folder = std::env::temp_dir().join(format!("ontempo-socket-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (socket, victim) = (folder.join("socket"), folder.join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&victim, &socket).unwrap();
+        assert!(open_to(&socket, Some(0), 0o666).is_err());
+        assert!(open_to(&victim, Some(0), 0o666).is_err());
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
+        fs::remove_file(&socket).unwrap();
+        let _bound = UnixListener::bind(&socket).unwrap();
+        open_to(&socket, None, 0o660).unwrap();
+        assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o660);
+        // Nor is it made where another user could replace it.
+        for (mode, is_fit) in [(0o755, true), (0o1777, true), (0o775, false), (0o777, false)] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_folder(&socket).is_ok(), is_fit, "{mode:o}");
+        }
+        if ontempo_testing::require_root() {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
+            assert!(check_folder(&socket).is_err());
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn without_descriptors_accept_backs_off_and_then_serves() {
         const CHILD: &str = "ONTEMPO_RSVPD_CHILD";
         if std::env::var_os(CHILD).is_some() {

@@ -163,8 +163,8 @@ fn read(
 mod tests {
     use std::fs::{self, File};
 
-    use arrow_array::{Float64Array, RecordBatch, UInt64Array, new_null_array};
     use arrow_array::{ArrayRef, DictionaryArray, types::Int32Type};
+    use arrow_array::{Float64Array, RecordBatch, UInt64Array, new_null_array};
     use ontempo_scenario::tables::PACKETS;
 
     use super::*;
