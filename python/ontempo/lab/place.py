@@ -102,8 +102,8 @@ def _is_trusted(owner: int) -> bool:
 def _is_shared(about: os.stat_result) -> bool:
     """Whether others than this user and root can put entries into a folder.
 
-    Who is in its group cannot be known for sure, and the bits of the group are also the most that an
-    access list grants to anybody.
+    Who is in its group cannot be known for sure, and the bits of the group are also the most that
+    an access list grants to anybody.
     """
     others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return bool(others) or not _is_trusted(about.st_uid)
