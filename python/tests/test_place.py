@@ -69,6 +69,41 @@ def test_what_another_user_puts_there_is_refused(shared: Path, tmp_path: Path) -
     assert not list(victim.iterdir())
 
 
+def test_a_folder_that_a_group_or_an_access_list_may_write_to_is_shared(shared: Path) -> None:
+    require_root()
+    (shared / "folder").mkdir()
+    os.chown(shared / "folder", OTHER, OTHER)
+    # The group is this process's own; with an access list its bits are the most that others may.
+    for mode in (0o775, 0o2775, 0o720):
+        shared.chmod(mode)
+        with refused("folder"):
+            make_folder(shared / "folder")
+    shared.chmod(0o755)
+    make_folder(shared / "folder")
+
+
+def test_a_link_that_is_exchanged_while_it_is_read_leads_nowhere_else(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_root()
+    good, bad = shared.parent / "good", shared.parent / "bad"
+    good.mkdir()
+    bad.mkdir()
+    (shared / "link").symlink_to(good)
+    (shared / "evil").symlink_to(bad)
+    os.lchown(shared / "evil", OTHER, OTHER)
+    read = os.readlink
+
+    def readlink(path: str, *, dir_fd: int) -> str:
+        (shared / "evil").replace(shared / "link")
+        return read(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "readlink", readlink)
+    make_folder(shared / "link" / "new")
+    assert (good / "new").is_dir()
+    assert not list(bad.iterdir())
+
+
 def test_the_working_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

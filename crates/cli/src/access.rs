@@ -1,12 +1,11 @@
 //! Who may send: tokens, and the URL that a receiver prints and its sender takes.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use ontempo_place::{Output, open_own};
+use ontempo_place::{read_own, write_new};
 use ontempo_session::ReceiverUrl;
 use ontempo_transport::{Fingerprint, Token, Trust};
 use qrcode::QrCode;
@@ -15,7 +14,8 @@ use qrcode::render::unicode::Dense1x2;
 use crate::arguments::{Admission, Credentials};
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
-use crate::place::output_failure;
+use crate::place::{is_of_another_user, output_failure};
+use crate::signals::is_stopped;
 
 /// The environment variable of the token. Other users cannot read it, as they can the arguments.
 const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
@@ -23,8 +23,8 @@ const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
 /// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
 const TOKEN_BYTES: usize = 16;
 
-/// Maximum bytes read of a file that should hold a token.
-const MAX_TOKEN_FILE: u64 = 4096;
+/// Mode bits of access to a file by its group and others.
+const OTHERS: u32 = 0o077;
 
 /// Where a program would admit everybody: at an address that others can reach, its user must say so.
 /// `instead` is what the user can do, beside listening at the loopback.
@@ -143,29 +143,25 @@ fn no_randomness(error: &io::Error) -> Failure {
     Failure::Environment(format!("no random token: /dev/urandom: {error}"))
 }
 
+/// Why the file of a secret cannot be read.
+pub(crate) fn unreadable(named: &str, error: &io::Error) -> Failure {
+    if is_of_another_user(error) {
+        wrong(format!("{named}: {error}"))
+    } else if error.kind() == ErrorKind::Interrupted {
+        Failure::Interrupted(format!("{named}: {error}"))
+    } else {
+        Failure::Environment(format!("{named}: cannot be read: {error}"))
+    }
+}
+
 /// The token in a file, without the ending of its line; `None` if there is no file.
 fn token_in(path: &Path) -> Result<Option<String>, Failure> {
     let named = format!("--token-file {}", path.display());
-    let unreadable =
-        |error: io::Error| Failure::Environment(format!("{named}: cannot be read: {error}"));
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
+    let text = match read_own(path, OTHERS, is_stopped) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
+        read => read.map_err(|error| unreadable(&named, &error))?,
     };
-    if metadata.is_file() && metadata.mode() & 0o077 != 0 {
-        let mode = metadata.mode() & 0o777;
-        return Err(wrong(format!(
-            "{named}: other users have access to it (mode {mode:o}): chmod 600 {}",
-            path.display()
-        )));
-    }
-    let file = open_own(path).map_err(|error| match error.raw_os_error() {
-        None => wrong(format!("{named}: {error}")),
-        Some(_) => unreadable(error),
-    })?;
-    let mut text = String::new();
-    file.take(MAX_TOKEN_FILE).read_to_string(&mut text).map_err(unreadable)?;
+    let text = String::from_utf8(text).unwrap_or_default();
     let text = text.trim_end_matches(['\r', '\n']);
     if text.is_empty() || text.contains('\n') {
         return Err(wrong(format!("{named}: it must hold one line, the token")));
@@ -176,8 +172,7 @@ fn token_in(path: &Path) -> Result<Option<String>, Failure> {
 /// Writes a new token to a new file, which only this user can read.
 fn token_into(path: &Path) -> Result<String, Failure> {
     let text = random_token().map_err(|error| no_randomness(&error))?;
-    let file = Output::at(path, true).and_then(|place| place.create_new(0o600));
-    file.and_then(|mut file| writeln!(file, "{text}"))
+    write_new(path, format!("{text}\n").as_bytes())
         .map_err(|error| output_failure(&format!("--token-file {}", path.display()), &error))?;
     Ok(text)
 }

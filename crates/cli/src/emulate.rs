@@ -11,7 +11,7 @@ use ontempo_emulator::{
 };
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Overrides, load_with};
-use ontempo_simulator::RunFolder;
+use ontempo_simulator::{REPEAT, RunFolder};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::{Emulate, Hosts, Shell};
@@ -30,9 +30,6 @@ use crate::signals::set_by;
 use crate::simulate::{document, kept_runs, text, traces};
 use crate::size::require_bearable_in_emulation;
 use crate::summary::Summary;
-
-/// The file of a run's folder with the scenario that repeats the run.
-const REPEAT: &str = "repeat.toml";
 
 pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::Path;
 
+use ontempo_place::read_regular;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::TABLES_VERSION;
-use ontempo_simulator::{MANIFEST, ResultTable, RunFolder};
+use ontempo_simulator::{MANIFEST, MAX_MANIFEST, ResultTable, RunFolder};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::place::open_regular;
 use crate::summary::Standstill;
 
 /// The manifest of a run. A simulation of the same scenario and seed gives the same text, so it has
@@ -128,7 +128,7 @@ impl StoredManifest {
     /// Reads the manifest in `folder`; `None` if it does not exist.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Failure> {
         let path = folder.join(MANIFEST);
-        let text = match open_regular(&path).and_then(io::read_to_string) {
+        let text = match read_regular(&path, MAX_MANIFEST) {
             Err(error) if is_not_found(&error) => return Ok(None),
             read => read,
         };
@@ -136,12 +136,12 @@ impl StoredManifest {
             Failure::Environment(format!("{}: {error}", path.display()))
         };
         let text = text.map_err(|error| failure(&error))?;
-        serde_json::from_str(&text).map(Some).map_err(|error| failure(&error))
+        serde_json::from_slice(&text).map(Some).map_err(|error| failure(&error))
     }
 
     /// The files of the traces of the earlier run in `folder`, if there is one, without those of `traces`.
     pub(crate) fn traces_besides(folder: &RunFolder, traces: &[TraceEntry]) -> Vec<String> {
-        // An unreadable manifest is not ours, so it lists no traces of ours.
+        // An unreadable manifest, or one of another user, lists no traces of ours.
         let text = folder.read_earlier(MANIFEST).ok();
         let earlier = text.and_then(|text| serde_json::from_str::<Self>(&text).ok());
         let files = earlier.into_iter().flat_map(|earlier| earlier.traces).map(|old| old.file);

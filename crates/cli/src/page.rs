@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ontempo_page::{Contents, MAX_RUNS, Page, PageError, Run, is_page, read};
-use ontempo_place::Output;
+use ontempo_place::{Output, open_regular};
 use serde_json::json;
 
 use crate::arguments::Show;
 use crate::failure::Failure;
 use crate::output::{counted, emit, emit_json};
-use crate::place::{self, is_of_another_user, open_regular, output_failure};
+use crate::place::{self, is_of_another_user, output_failure};
 
 /// The page's name if none is given.
 const NAME: &str = "show.html";

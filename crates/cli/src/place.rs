@@ -1,13 +1,10 @@
-//! Files that a user names: outputs, also where others can write, and files of runs.
+//! Outputs that a user names, also where others can write.
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ontempo_place::{Output, OutputFolder};
 use ontempo_simulator::RunFolder;
-use rustix::fs::OFlags;
 
 use crate::failure::Failure;
 
@@ -47,16 +44,4 @@ pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
         Failure::Environment(format!("cannot write {path}: {error}"))
     })?;
     RunFolder::begin_in(folder, out).map_err(|error| Failure::writing(&error))
-}
-
-/// Opens a file of a run for reading. A named pipe in its place, which would have to be waited for, is an
-/// error.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = options.open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    Ok(file)
 }

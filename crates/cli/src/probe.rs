@@ -182,6 +182,8 @@ fn event_line(event: &Event, as_json: bool) -> String {
 }
 
 fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
+    // Before Ctrl-C is caught: it may be in a named pipe that waits for its writer.
+    let token = presented_text(&arguments.credentials)?;
     // Unbounded, but it holds one event a step.
     let (event_sender, events) = channel();
     let interrupt = event_sender.clone();
@@ -190,7 +192,6 @@ fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
     let (destination, socket) = reach(arguments, receiver)?;
     let duration = Duration::from_secs(seconds(arguments));
     let steps = arguments.spacing.iter().map(|&spacing| Step { pace: pace(spacing), duration });
-    let token = presented_text(&arguments.credentials)?;
     let options = ProbeOptions {
         steps: steps.collect(),
         packet: Bytes::new(arguments.packet),

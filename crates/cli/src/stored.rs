@@ -62,13 +62,6 @@ fn read(folder: PathBuf, manifest: &StoredManifest) -> Result<Finished, Failure>
             manifest.tables_version
         )));
     }
-    for table in [&FLOWS, &LINKS, &QUEUES, &PLAYOUT, &PACKETS] {
-        let path = folder.join(format!("{}.parquet", table.name));
-        if fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
-            let sentence = format!("{}: it is no regular file", path.display());
-            return Err(Failure::Environment(sentence));
-        }
-    }
     let mut tables = Vec::new();
     for table in [&FLOWS, &LINKS, &QUEUES, &PLAYOUT] {
         tables.push(read_table(&folder, table)?);

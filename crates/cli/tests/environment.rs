@@ -75,6 +75,18 @@ fn a_disk_that_fills_while_tables_are_written_keeps_the_previous_run() {
 }
 
 #[test]
+fn a_full_disk_leaves_no_file_of_a_token() {
+    let place = Place::new("full-token", SCENARIO);
+    let Some(disk) = TinyDisk::mount(place.path("disk"), "4k") else { return };
+    fs::write(place.path("disk/full"), vec![7; 4096]).unwrap();
+    let to = ["receive", "--listen", "127.0.0.1:0", "--to", "udp://127.0.0.1:9"];
+    let ran = place.run(&[&to[..], &["--token-file", "disk/token"]].concat());
+    ran.fails(3, &["--token-file disk/token", "space"]);
+    assert_eq!(files(&place.path("disk")), ["full"]);
+    drop(disk);
+}
+
+#[test]
 fn a_disk_that_fills_during_a_run_ends_the_run() {
     let place = Place::new("full-trace", &endless());
     let Some(disk) = TinyDisk::mount(place.path("disk"), "256k") else { return };

@@ -82,12 +82,17 @@ fn a_named_pipe_in_a_run_is_an_error_and_not_waited_for() {
     }
     let place = Place::new("outputs-fifo", SCENARIO);
     run(&place, &["simulate", "s.toml", "--out", "run"]).succeeds();
+    fs::create_dir(place.path("traces")).expect("made");
+    mkfifo(&place.path("traces/x.sqlog"));
+    let show = run(&place, &["show", "traces"]);
+    show.fails(3, &["traces/x.sqlog: it is no regular file"]);
     for name in ["flows.parquet", "packets.parquet", "run.json"] {
         let (path, kept) = (place.path("run").join(name), place.path("kept"));
         fs::rename(&path, &kept).expect("moved");
         mkfifo(&path);
         let words = format!("run/{name}: it is no regular file");
         run(&place, &["summary", "run"]).fails(3, &[&words]);
+        run(&place, &["show", "run", "--output", "other.html"]).fails(3, &[&words]);
         fs::rename(&kept, &path).expect("moved back");
     }
     // A new run takes its place.
@@ -98,4 +103,99 @@ fn a_named_pipe_in_a_run_is_an_error_and_not_waited_for() {
     mkfifo(&place.path("page.html"));
     let show = run(&place, &["show", "run", "--output", "page.html"]);
     show.fails(3, &["page.html: it is no regular file"]);
+}
+
+#[test]
+fn a_manifest_that_is_too_large_is_not_read() {
+    let place = Place::new("outputs-large", SCENARIO);
+    run(&place, &["simulate", "s.toml", "--out", "run"]).succeeds();
+    let manifest = fs::File::options().write(true).open(place.path("run/run.json"));
+    manifest.expect("written").set_len(1 << 30).expect("it has holes");
+    let words = ["run/run.json: it has 1073741824 bytes, of at most 67108864"];
+    run(&place, &["summary", "run"]).fails(3, &words);
+    run(&place, &["show", "run"]).fails(3, &words);
+    run(&place, &["simulate", "s.toml", "--out", "run"]).succeeds();
+    run(&place, &["summary", "run"]).succeeds();
+}
+
+#[test]
+fn a_manifest_of_another_user_names_no_file_to_remove() {
+    if !require_root() || !require_programs(&["timeout"]) {
+        return;
+    }
+    let place = Place::new("outputs-names", SCENARIO);
+    let shared = place.path("shared");
+    fs::create_dir(&shared).expect("made");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).expect("set");
+    fs::write(shared.join("precious.pcapng"), "precious").expect("written");
+    let text = r#"{"seed": 1, "tables_version": 6, "traces": [{"file": "precious.pcapng"}]}"#;
+    fs::write(shared.join("run.json"), text).expect("written");
+    lchown(shared.join("run.json"), Some(OTHER), Some(OTHER)).expect("root may");
+    run(&place, &["simulate", "s.toml", "--out", "shared"]).succeeds();
+    assert_eq!(fs::read(shared.join("precious.pcapng")).expect("kept"), b"precious");
+}
+
+#[test]
+fn secrets_that_another_user_has_put_there_are_not_taken() {
+    if !require_root() || !require_programs(&["timeout"]) {
+        return;
+    }
+    let place = Place::new("outputs-secrets", SCENARIO);
+    let shared = place.path("shared");
+    fs::create_dir(&shared).expect("made");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).expect("set");
+    let of_other = |path: &Path| lchown(path, Some(OTHER), Some(OTHER)).expect("root may");
+    let receive = ["receive", "--listen", "127.0.0.1:0", "--to", "udp://127.0.0.1:9"];
+    let with = |options: &[&str]| run(&place, &[&receive[..], options].concat());
+    // A file of root's, by a link of another user.
+    fs::write(place.path("known"), "known").expect("written");
+    fs::set_permissions(place.path("known"), fs::Permissions::from_mode(0o600)).expect("set");
+    for name in ["token", "identity", "trust"] {
+        symlink(place.path("known"), shared.join(name)).expect("linked");
+        of_other(&shared.join(name));
+    }
+    let link = "the link belongs to user 65534";
+    with(&["--token-file", "shared/token"]).fails(2, &["--token-file shared/token", link]);
+    let identity = with(&["--token", "x", "--identity", "shared/identity"]);
+    identity.fails(3, &["--identity shared/identity", link]);
+    let to = ["send", "--from", "s.toml", "--to", "127.0.0.1:9", "--trust", "shared/trust"];
+    run(&place, &to).fails(2, &["--trust shared/trust", link]);
+    // Below /dev, too.
+    let name = format!("/dev/shm/ontempo-token-{}", std::process::id());
+    fs::write(&name, "known").expect("written");
+    fs::set_permissions(&name, fs::Permissions::from_mode(0o600)).expect("set");
+    of_other(Path::new(&name));
+    let token = with(&["--token-file", &name]);
+    let identity = with(&["--token", "x", "--identity", &name]);
+    fs::remove_file(&name).expect("removed");
+    token.fails(2, &["--token-file", "the file belongs to user 65534"]);
+    identity.fails(3, &["--identity", "the file belongs to user 65534"]);
+}
+
+#[test]
+fn a_secret_whose_writer_is_waited_for_is_ended_by_a_signal() {
+    if !require_programs(&["timeout", "mkfifo"]) {
+        return;
+    }
+    let place = Place::new("outputs-waits", SCENARIO);
+    mkfifo(&place.path("pipe"));
+    fs::set_permissions(place.path("pipe"), fs::Permissions::from_mode(0o600)).expect("set");
+    let receive = ["receive", "--listen", "127.0.0.1:0", "--to", "udp://127.0.0.1:9"];
+    let with = |options: &[&'static str]| [&receive[..], options].concat();
+    let gateway = ["gateway", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9"];
+    let send = ["send", "--from", "s.toml", "--to", "127.0.0.1:9", "--insecure"];
+    for (arguments, signal) in [
+        (with(&["--token-file", "pipe"]), "TERM"),
+        (with(&["--token", "x", "--identity", "pipe"]), "INT"),
+        ([&gateway[..], &["--identity", "pipe"]].concat(), "TERM"),
+        ([&send[..], &["--token-file", "pipe"]].concat(), "INT"),
+        (vec!["probe", "127.0.0.1:9", "--token-file", "pipe"], "INT"),
+    ] {
+        let mut command = Command::new("timeout");
+        // The signal, and 5 s later one that cannot be ignored: the exit code is then 137.
+        command.args(["--preserve-status", "--kill-after=5", "--signal", signal, "1"]);
+        command.arg(env!("CARGO_BIN_EXE_ontempo")).args(&arguments).current_dir(&place.0);
+        let ended = command.output().expect("timeout starts");
+        assert_ne!(ended.status.code(), Some(137), "{arguments:?}: SIG{signal} does nothing");
+    }
 }

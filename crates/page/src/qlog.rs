@@ -2,11 +2,11 @@
 //! a JSON text sequence (RFC 7464) of qlog events (draft-ietf-quic-qlog-main-schema-14).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use ontempo_foundation::printable;
+use ontempo_place::open_regular;
 use serde::Deserialize;
 
 use crate::error::PageError;
@@ -17,6 +17,9 @@ use crate::reduce::{Point, tail};
 
 /// Maximum size of a record.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
+
+/// Maximum size of a trace: one that ontempo writes has at most half of it.
+const MAX_TRACE_BYTES: u64 = 256 << 20;
 
 /// What the first record of a trace must say.
 const FILE_SCHEMA: &str = "urn:ietf:params:qlog:file:sequential";
@@ -160,8 +163,13 @@ pub(crate) fn is_trace(path: &Path) -> bool {
 
 /// Reads the trace in `path`.
 pub(crate) fn read(path: &Path) -> Result<Run, PageError> {
-    let file = File::open(path).map_err(|error| PageError::reading(path, &error))?;
-    let mut records = BufReader::new(file);
+    let file = open_regular(path).map_err(|error| PageError::reading(path, &error))?;
+    let size = file.metadata().map_err(|error| PageError::reading(path, &error))?.len();
+    if size > MAX_TRACE_BYTES {
+        let sentence = format!("it has {size} bytes, of at most {MAX_TRACE_BYTES}");
+        return Err(PageError::reading(path, &io::Error::other(sentence)));
+    }
+    let mut records = BufReader::new(file.take(MAX_TRACE_BYTES));
     let failed = |what: String| PageError::Environment(format!("{}: {what}", path.display()));
     let first = next(&mut records, path)?.unwrap_or_default();
     let header: Header = serde_json::from_slice(&first)

@@ -1,13 +1,17 @@
 //! Files and folders that a user names, also where other users can write.
 //!
-//! [`Output`] and [`OutputFolder`] are written to, [`open_own`] and [`read_own`] read what this user keeps
-//! secret, [`write_new`] writes it. For Linux.
+//! [`Output`] and [`OutputFolder`] are written to, [`read_own`] reads what this user keeps secret,
+//! [`write_new`] writes it. [`open_regular`] and [`read_regular`] read what others may have made. For Linux.
 
 mod beside;
 mod output;
 mod own;
+mod read;
+#[cfg(test)]
+mod tests;
 mod user;
 
 pub use output::{Output, OutputFolder};
-pub use own::{open_own, read_own, write_new};
+pub use own::{read_own, write_new};
+pub use read::{open_regular, read_regular};
 pub use user::{is_of_user, starter};

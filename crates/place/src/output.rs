@@ -20,7 +20,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 
 use crate::beside::create_beside;
-use crate::user::is_of_user;
+use crate::read::read_whole;
+use crate::user::{OTHERS_MAY_WRITE, is_of_user, is_trusted};
 
 /// Links followed on the way, as many as the system follows (path_resolution(7)).
 const MAX_LINKS: usize = 40;
@@ -34,6 +35,10 @@ const ON_THE_WAY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CL
 /// How a file is opened for writing: neither a terminal nor another user's end of a pipe is waited for.
 const WRITE: OFlags = OFlags::WRONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
+/// The same for reading.
+pub(crate) const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
 /// A name in a folder that was reached over nothing that another user could have put there.
 #[derive(Debug)]
 pub struct Output {
@@ -43,19 +48,11 @@ pub struct Output {
     is_of_process: bool,
 }
 
-/// True for this user and root; for root also the user who became root by sudo(8).
-fn is_trusted(owner: u32) -> bool {
-    owner == 0 || is_of_user(owner)
-}
-
 /// Whether others than this user and root can put entries into a folder: it belongs to another, or
-/// all may write to it, or a group that is not this user's own.
+/// all may write to it, or its group. Who is in a group cannot be known for sure, and the bits of the
+/// group are also the most that an access list grants to anybody (acl(5)).
 fn is_shared(folder: &Stat) -> bool {
-    let mode = Mode::from_raw_mode(folder.st_mode);
-    let own_group = rustix::process::getegid().as_raw();
-    !is_trusted(folder.st_uid)
-        || mode.contains(Mode::WOTH)
-        || (mode.contains(Mode::WGRP) && folder.st_gid != own_group && folder.st_gid != 0)
+    !is_trusted(folder.st_uid) || folder.st_mode & OTHERS_MAY_WRITE != 0
 }
 
 fn kind(about: &Stat) -> FileType {
@@ -108,6 +105,13 @@ impl Way {
     }
 }
 
+/// An entry, opened so that it stays the one that is checked, whatever takes its name.
+fn open_entry(at: impl AsFd, name: &OsStr) -> io::Result<(OwnedFd, Stat)> {
+    let entry = rustix::fs::openat(at, name, ON_THE_WAY, Mode::empty())?;
+    let about = rustix::fs::fstat(&entry)?;
+    Ok((entry, about))
+}
+
 fn open_folder(at: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = ON_THE_WAY | OFlags::DIRECTORY;
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
@@ -148,14 +152,14 @@ impl Output {
             let name = way.parts.pop_front().unwrap_or_else(|| ".".into());
             let is_last = way.parts.is_empty();
             let about_folder = rustix::fs::fstat(&folder)?;
-            let about = match stat_at(&folder, &name) {
-                Ok(about) => about,
+            let (entry, about) = match open_entry(&folder, &name) {
+                Ok(opened) => opened,
                 Err(error) if error.kind() == ErrorKind::NotFound && is_last => {
                     return Ok(Self { folder, name, is_of_process: false });
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound && create => {
                     make_folder(folder.as_fd(), &name)?;
-                    stat_at(&folder, &name)?
+                    open_entry(&folder, &name)?
                 }
                 Err(error) => return Err(error),
             };
@@ -177,12 +181,14 @@ impl Output {
                 if way.links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
                 }
-                let to = rustix::fs::readlinkat(&folder, &name, Vec::new())?;
+                let to = rustix::fs::readlinkat(&entry, "", Vec::new())?;
                 if way.prepend(Path::new(OsStr::from_bytes(to.as_bytes()))) {
                     folder = start(true)?;
                 }
+            } else if kind(&about) == FileType::Directory {
+                folder = entry;
             } else {
-                folder = open_folder(&folder, &name)?;
+                return Err(Errno::NOTDIR.into());
             }
         }
     }
@@ -209,6 +215,8 @@ impl Output {
         let file = loop {
             match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
                 Err(Errno::NXIO) if self.kind() == Some(FileType::Fifo) => {
+                    // It may have come after the walk.
+                    self.check_again(&self.about()?)?;
                     if is_stopped() {
                         let sentence = "interrupted; no program has opened it for reading";
                         return Err(io::Error::new(ErrorKind::Interrupted, sentence));
@@ -220,11 +228,30 @@ impl Output {
         };
         let flags = rustix::fs::fcntl_getfl(&file)?;
         rustix::fs::fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
-        if !self.is_of_process {
-            let folder = rustix::fs::fstat(&self.folder)?;
-            check(&folder, &rustix::fs::fstat(&file)?, None)?;
-        }
+        self.check_again(&rustix::fs::fstat(&file)?)?;
         Ok(file.into())
+    }
+
+    /// Opens what exists for reading, and waits for nothing; it follows no link.
+    pub(crate) fn open_to_read(&self) -> io::Result<File> {
+        let nofollow = if self.is_of_process { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = READ | nofollow;
+        let file: File = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())?.into();
+        self.check_again(&rustix::fs::fstat(&file)?)?;
+        Ok(file)
+    }
+
+    /// Whether it is what the user has opened for this process.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.is_of_process
+    }
+
+    /// Checks what has the name now.
+    fn check_again(&self, entry: &Stat) -> io::Result<()> {
+        if self.is_of_process {
+            return Ok(());
+        }
+        check(&rustix::fs::fstat(&self.folder)?, entry, None)
     }
 
     /// Removes the name, if it is still that of `file`: neither a link in the place of a folder on the
@@ -255,9 +282,12 @@ impl Output {
     }
 
     fn kind(&self) -> Option<FileType> {
+        self.about().ok().map(|about| kind(&about))
+    }
+
+    fn about(&self) -> io::Result<Stat> {
         let flags = if self.is_of_process { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let about = rustix::fs::statat(&self.folder, &self.name, flags);
-        about.ok().map(|about| kind(&about))
+        Ok(rustix::fs::statat(&self.folder, &self.name, flags)?)
     }
 
     /// The folder that the name is in, and the name.
@@ -327,6 +357,48 @@ impl OutputFolder {
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
     }
+
+    /// Whether others than this user and root can put files into it, or rename what is there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn is_shared(&self) -> io::Result<bool> {
+        Ok(is_shared(&rustix::fs::fstat(&self.folder)?))
+    }
+
+    /// Whether `name` is a regular file of this user.
+    pub fn has_own(&self, name: &str) -> bool {
+        stat_at(&self.folder, OsStr::new(name)).is_ok_and(|about| is_own_file(&about))
+    }
+
+    /// Gives `file`, which is to replace `name`, the permissions of that, if it is a file of this user.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn keep_mode(&self, name: &str, file: &File) -> io::Result<()> {
+        keep_mode(self.folder.as_fd(), OsStr::new(name), file)
+    }
+
+    /// The content of a regular file of at most `max` bytes that this user has made and nobody else can
+    /// have written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`], with a sentence, if another could have; those of the system.
+    pub fn read_own(&self, name: &str, max: u64) -> io::Result<Vec<u8>> {
+        let flags = READ | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(&self.folder, name, flags, Mode::empty())?;
+        let about = rustix::fs::fstat(&file)?;
+        // Who can write to the folder can give a file of this user's elsewhere this name, too.
+        if !is_own_file(&about) || about.st_mode & OTHERS_MAY_WRITE != 0 || about.st_nlink > 1 {
+            let sentence = "it is no file that this user alone has written";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
+        }
+        read_whole(&mut file.into(), max)
+    }
+}
+
+fn is_own_file(about: &Stat) -> bool {
+    kind(about) == FileType::RegularFile && is_of_user(about.st_uid)
 }
 
 impl AsFd for OutputFolder {
@@ -335,226 +407,30 @@ impl AsFd for OutputFolder {
     }
 }
 
+/// Gives `file` the permissions of the file of this user that it is to replace.
+fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) -> io::Result<()> {
+    match stat_at(folder, name) {
+        Ok(about) if is_own_file(&about) => {
+            let modes = [about.st_mode, rustix::fs::fstat(file)?.st_mode].map(|mode| mode & 0o777);
+            // Some file systems have one mode for all, and refuse to change it.
+            if modes[0] == modes[1] {
+                return Ok(());
+            }
+            Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(modes[0]))?)
+        }
+        _ => Ok(()),
+    }
+}
+
 fn replace(folder: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
     let (mut file, beside) = create_beside(folder, name, 0o666)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let written = keep_mode(folder, name, &file)
+        .and_then(|()| file.write_all(bytes))
+        .and_then(|()| file.sync_all());
     let moved = written.and_then(|()| Ok(rustix::fs::renameat(folder, &beside, folder, name)?));
     if moved.is_err() {
         // The error that is reported came first.
         let _ = rustix::fs::unlinkat(folder, &beside, AtFlags::empty());
     }
     moved
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
-    use std::path::PathBuf;
-
-    use ontempo_testing::require_root;
-
-    use super::*;
-
-    const OTHER: u32 = 65_534;
-
-    /// A folder of mode 1777 in one of this test's own.
-    struct Shared(PathBuf);
-
-    impl Shared {
-        fn new(test: &str) -> Self {
-            let name = format!("ontempo-output-{test}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(path.join("shared")).expect("made");
-            let open = fs::Permissions::from_mode(0o1777);
-            fs::set_permissions(path.join("shared"), open).expect("set");
-            Self(path)
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            self.0.join("shared").join(name)
-        }
-    }
-
-    impl Drop for Shared {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn mkfifo(path: &Path) {
-        let (kind, mode) = (FileType::Fifo, Mode::from_raw_mode(0o666));
-        rustix::fs::mknodat(CWD, path, kind, mode, 0).expect("a named pipe");
-    }
-
-    fn refused<T: std::fmt::Debug>(opened: io::Result<T>, what: &str) {
-        let error = opened.expect_err(what);
-        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{what}: {error}");
-        let text = error.to_string();
-        assert!(text.contains(what) && text.contains("belongs to user 65534"), "{text}");
-    }
-
-    #[test]
-    fn an_abandoned_folder_goes_if_it_was_made_and_is_empty() {
-        let shared = Shared::new("abandoned");
-        let path = shared.path("made");
-        let made = OutputFolder::create(&path).expect("made");
-        OutputFolder::create(&path).expect("there").abandon();
-        assert!(path.exists(), "another made it");
-        fs::write(path.join("file"), "").expect("written");
-        made.abandon();
-        assert!(path.exists(), "a file is in it");
-        fs::remove_file(path.join("file")).expect("removed");
-        made.abandon();
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn processes_with_one_number_replace_a_file_at_once() {
-        let shared = Shared::new("numbers");
-        let path = shared.path("file");
-        // What a process of this number in another container has begun.
-        let begun = shared.path(&format!(".file.{}", std::process::id()));
-        fs::write(&begun, "half").expect("written");
-        Output::at(&path, true).expect("its own").replace(b"whole").expect("replaced");
-        assert_eq!(fs::read(&path).expect("read"), b"whole");
-        assert_eq!(fs::read(&begun).expect("read"), b"half");
-    }
-
-    #[test]
-    fn what_another_user_puts_into_a_shared_folder_is_refused() {
-        if !require_root() {
-            return;
-        }
-        let shared = Shared::new("refused");
-        let victim = shared.0.join("victim");
-        fs::create_dir(&victim).expect("made");
-        fs::write(shared.path("file"), "").expect("written");
-        mkfifo(&shared.path("fifo"));
-        fs::create_dir(shared.path("folder")).expect("made");
-        symlink(&victim, shared.path("link")).expect("linked");
-        for (name, what) in
-            [("file", "file"), ("fifo", "named pipe"), ("folder", "folder"), ("link", "link")]
-        {
-            let path = shared.path(name);
-            assert!(Output::at(&path, true).is_ok(), "its own {what}");
-            lchown(&path, Some(OTHER), Some(OTHER)).expect("root may");
-            refused(Output::at(&path, true), what);
-            refused(Output::at(&path, false), what);
-        }
-        refused(Output::at(&shared.path("link/new"), true), "link");
-        refused(OutputFolder::create(&shared.path("link")), "link");
-        refused(OutputFolder::create(&shared.path("link/new")), "link");
-        refused(OutputFolder::create(&shared.path("folder")), "folder");
-        assert_eq!(fs::read_dir(&victim).expect("read").count(), 0);
-        // Through a link of our own elsewhere, too; and in a folder of the other user.
-        symlink(shared.path("link"), shared.0.join("own")).expect("linked");
-        refused(Output::at(&shared.0.join("own"), true), "link");
-        chown(&victim, Some(OTHER), Some(OTHER)).expect("root may");
-        fs::write(victim.join("file"), "").expect("written");
-        chown(victim.join("file"), Some(OTHER), Some(OTHER)).expect("root may");
-        refused(Output::at(&victim.join("file"), true), "file");
-    }
-
-    #[test]
-    fn what_takes_the_place_of_a_file_after_the_check_is_not_opened() {
-        if !require_root() {
-            return;
-        }
-        let shared = Shared::new("swapped");
-        let (path, victim) = (shared.path("out"), shared.0.join("victim"));
-        fs::write(&victim, "precious").expect("written");
-        let place = Output::at(&path, true).expect("free");
-        symlink(&victim, &path).expect("linked");
-        assert_eq!(place.create_new(0o666).expect_err("a link").kind(), ErrorKind::AlreadyExists);
-        assert!(place.open(|| false).is_err());
-        fs::remove_file(&path).expect("removed");
-        mkfifo(&path);
-        chown(&path, Some(OTHER), Some(OTHER)).expect("root may");
-        // A reader, so that opening does not wait.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let _reader = rustix::fs::open(&path, flags, Mode::empty()).expect("a reader");
-        refused(place.open(|| false), "named pipe");
-        fs::remove_file(&path).expect("removed");
-        // What was made is removed where it was made, and nothing else.
-        fs::create_dir(shared.path("runs")).expect("made");
-        let place = Output::at(&shared.path("runs/line"), true).expect("free");
-        let file = place.create_new(0o666).expect("made");
-        fs::rename(shared.path("runs"), shared.path("old")).expect("moved");
-        symlink(&shared.0, shared.path("runs")).expect("linked");
-        fs::write(shared.0.join("line"), "precious").expect("written");
-        place.remove(&file).expect("removed");
-        assert!(shared.0.join("line").is_file() && !shared.path("old/line").exists());
-        fs::write(shared.path("old/line"), "another").expect("written");
-        assert!(place.remove(&file).is_err() && shared.path("old/line").is_file());
-        // A folder stays the one that was opened.
-        let folder = OutputFolder::create(&shared.path("qlog")).expect("made");
-        fs::rename(shared.path("qlog"), shared.path("moved")).expect("moved");
-        symlink(&shared.0, shared.path("qlog")).expect("linked");
-        folder.create_new("trace").expect("made").write_all(b"x").expect("written");
-        assert!(shared.path("moved/trace").is_file() && !shared.0.join("trace").exists());
-    }
-
-    #[test]
-    fn ordinary_places_are_opened() {
-        let shared = Shared::new("ordinary");
-        let own = shared.0.join("own/deep");
-        let folder = OutputFolder::create(&own).expect("made with those on the way");
-        folder.create_new("one").expect("made");
-        folder.remove("one").expect("removed");
-        // A link of our own, in a shared folder, to what does not exist yet.
-        symlink(own.join("to"), shared.path("link")).expect("linked");
-        let place = Output::at(&shared.path("link"), true).expect("our own link");
-        place.create_new(0o600).expect("made").write_all(b"x").expect("written");
-        assert_eq!(fs::read(own.join("to")).expect("there"), b"x");
-        assert!(Output::at(&shared.path("link"), true).expect("a link").is_file());
-        assert!(Output::at(&shared.path("link"), false).expect("a link").open(|| false).is_err());
-        let null = Output::at(Path::new("/dev/null"), true).expect("a device");
-        null.open(|| false).expect("opened").write_all(b"x").expect("written");
-        let of_process = Output::at(Path::new("/dev/stderr"), true).expect("of this process");
-        of_process.open(|| false).expect("opened");
-        let missing = Output::at(&shared.path("none/new"), true).expect_err("no folder");
-        assert_eq!(missing.kind(), ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn several_threads_make_the_same_folders() {
-        let shared = Shared::new("together");
-        for round in 0..50 {
-            let path = shared.path(&format!("{round}/a/b/c"));
-            let begin = std::sync::Barrier::new(4);
-            thread::scope(|scope| {
-                let make = || {
-                    begin.wait();
-                    OutputFolder::create(&path).map(drop)
-                };
-                let makers: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
-                for maker in makers {
-                    maker.join().expect("no panic").expect("made");
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn a_file_is_replaced_and_nothing_is_written_through_a_link() {
-        let shared = Shared::new("replaced");
-        let victim = shared.0.join("victim");
-        fs::write(&victim, "precious").expect("written");
-        symlink(&victim, shared.path("page")).expect("linked");
-        Output::at(&shared.path("page"), false)
-            .expect("its own")
-            .replace(b"one")
-            .expect("replaced");
-        assert_eq!(fs::read(shared.path("page")).expect("read"), b"one");
-        let folder = OutputFolder::create(&shared.0.join("shared")).expect("its own");
-        folder.replace("page", b"two").expect("replaced");
-        assert_eq!(fs::read(shared.path("page")).expect("read"), b"two");
-        assert_eq!(fs::read(victim).expect("read"), b"precious");
-        // A failure leaves what was there, and nothing else.
-        fs::create_dir(shared.path("folder")).expect("made");
-        folder.replace("folder", b"three").expect_err("it is a folder");
-        assert_eq!(fs::read_dir(shared.0.join("shared")).expect("read").count(), 2);
-    }
 }

@@ -1,60 +1,91 @@
 //! Writing a file whole, and reading one that others could have made.
 
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::beside::create_beside;
 use crate::output::Output;
+use crate::user::{OTHERS_MAY_WRITE, is_trusted};
 
-/// Mode bits of a file that its group or others may write.
-const OTHERS_MAY_WRITE: u32 = 0o022;
+/// Maximum size of a secret, and of a chain of certificates.
+const MAX_OWN: usize = 1 << 20;
 
-/// Why the file at `path` cannot hold a secret of this user: another user owns it or may write it,
-/// and so chooses the secret. `None` if it can. What is below `/dev` is root's, or what the user
-/// has opened for this process.
-fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
-    let (owner, user) = (about.uid(), rustix::process::geteuid().as_raw());
-    if path.starts_with("/dev") {
-        return None;
-    }
-    if owner != 0 && owner != user {
+/// How long a writer is waited for, before the user is asked.
+const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Why a file cannot hold a secret of this user: another user owns it or may write it, and so chooses the
+/// secret, or has access to it (`refused`). `None` if it can.
+fn distrusted(path: &Path, about: &Stat, refused: u32) -> Option<String> {
+    let (owner, mode) = (about.st_uid, about.st_mode & 0o777);
+    if !is_trusted(owner) {
+        let user = rustix::process::geteuid().as_raw();
         return Some(format!("user {owner} owns it: it must belong to user {user} or to root"));
     }
-    let mode = about.mode() & 0o777;
-    (mode & OTHERS_MAY_WRITE != 0)
-        .then(|| format!("other users may write it (mode {mode:o}): chmod go-w {}", path.display()))
+    let kind = FileType::from_raw_mode(about.st_mode);
+    if kind == FileType::CharacterDevice && owner == 0 {
+        // Such as `/dev/tty`: what comes of it is the system's.
+        return None;
+    }
+    let path = path.display();
+    if mode & OTHERS_MAY_WRITE != 0 {
+        return Some(format!("other users may write it (mode {mode:o}): chmod go-w {path}"));
+    }
+    (mode & refused != 0)
+        .then(|| format!("other users have access to it (mode {mode:o}): chmod 600 {path}"))
 }
 
-/// Opens a file for reading that no other user can have made or changed. It is checked before it is
-/// opened, too: nobody may write into the named pipe of another user, which would be waited for.
+/// The content of a file that no other user can have made or changed, nor put there, and that has none of the
+/// mode bits `refused`. What the user has opened for this process (`/dev/stdin`, `/dev/fd/3`) may be
+/// anybody's. The writer of a named pipe is waited for until `is_stopped`.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] with a sentence, if it belongs to another user; those of the system.
-pub fn open_own(path: &Path) -> io::Result<File> {
-    let check = |about: io::Result<Metadata>| match distrusted(path, &about?) {
-        Some(sentence) => Err(io::Error::new(ErrorKind::PermissionDenied, sentence)),
-        None => Ok(()),
-    };
-    check(fs::metadata(path))?;
-    let file = File::open(path)?;
-    check(file.metadata())?;
-    Ok(file)
+/// [`ErrorKind::PermissionDenied`] with a sentence, if it belongs to another user or others may write it;
+/// [`ErrorKind::Interrupted`] if stopped; those of the system.
+pub fn read_own(path: &Path, refused: u32, is_stopped: impl Fn() -> bool) -> io::Result<Vec<u8>> {
+    let place = Output::at(path, true)?;
+    let mut file = place.open_to_read()?;
+    if !place.is_of_process()
+        && let Some(sentence) = distrusted(path, &rustix::fs::fstat(&file)?, refused)
+    {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
+    }
+    read_unless(&mut file, is_stopped)
 }
 
-/// The content of a file that no other user can have made or changed.
-///
-/// # Errors
-/// [`ErrorKind::PermissionDenied`] with a sentence, if it belongs to another user or others may write it; those of the system.
-pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = open_own(path)?;
-    let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
-    Ok(content)
+/// Reads to the end, unless stopped.
+fn read_unless(file: &mut File, is_stopped: impl Fn() -> bool) -> io::Result<Vec<u8>> {
+    let (mut content, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let ready = match poll(&mut [PollFd::new(&*file, PollFlags::IN)], Some(&INTERVAL)) {
+            Ok(ready) => ready > 0,
+            Err(Errno::INTR) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !ready {
+            if is_stopped() {
+                let sentence = "interrupted; no program has written to it";
+                return Err(io::Error::new(ErrorKind::Interrupted, sentence));
+            }
+            continue;
+        }
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(content),
+            Ok(count) => content.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if content.len() > MAX_OWN {
+            return Err(io::Error::other(format!("it has more than {MAX_OWN} bytes")));
+        }
+    }
 }
 
 /// Writes a new file at `path`, readable by the owner only, whole or not at all: beside it first,
@@ -69,7 +100,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let (mut file, beside) = create_beside(folder, name, 0o600)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     drop(file);
-    let beside = beside.as_str();
+    let beside = beside.as_os_str();
     // Unlike a rename, a link never replaces a file that another process has made meanwhile.
     let placed =
         written.and_then(|()| match linkat(folder, beside, folder, name, AtFlags::empty()) {

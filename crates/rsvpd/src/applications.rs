@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
 use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::local::{MAX_LINE_LEN, Reply, line};
 use ontempo_reservation::message::{Sender, Session};
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 
 use crate::config::Config;
 use crate::error::DaemonError;
@@ -26,6 +26,9 @@ const MAX_UNSENT_OF_USER: usize = 16 << 20;
 /// After an error of accept(), no connection is accepted for this time: where descriptors have run
 /// out, the listening socket stays readable.
 const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
+
+/// Permission to write for the group and for all others.
+const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// A connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +86,7 @@ impl Applications {
         let failed = |error: io::Error| DaemonError::system(&shown, &error);
         let mode = config.socket_mode().map_err(DaemonError::Input)?;
         let group = config.group.as_deref().map(group).transpose()?;
+        check_folder(&path).map_err(failed)?;
         if UnixStream::connect(&path).is_ok() {
             return Err(DaemonError::System(format!(
                 "{shown}: another daemon listens there; give this one another `socket`"
@@ -113,10 +117,7 @@ impl Applications {
             max_connections: config.max_applications(),
         };
         done.listener.set_nonblocking(true).map_err(failed)?;
-        if let Some(group) = group {
-            std::os::unix::fs::chown(&done.path, None, Some(group)).map_err(failed)?;
-        }
-        fs::set_permissions(&done.path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+        open_to(&done.path, group, mode).map_err(failed)?;
         Ok(done)
     }
 
@@ -295,6 +296,39 @@ impl Drop for Applications {
     }
 }
 
+/// An error if another user can rename the socket and put something else in its place: its folder must be of
+/// this user or root, and nobody else may write to it, or remove what is not theirs (`/tmp`).
+fn check_folder(socket: &Path) -> io::Result<()> {
+    let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let about = fs::metadata(folder)?;
+    let is_own = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
+    let (mode, sticky) = (about.mode(), 0o1000);
+    if is_own && (mode & OTHERS_MAY_WRITE == 0 || mode & sticky != 0) {
+        return Ok(());
+    }
+    let sentence = "another user can replace what is in its folder: name a folder of root's";
+    Err(io::Error::new(ErrorKind::PermissionDenied, sentence))
+}
+
+/// Gives the socket its group and mode, and nothing that has taken its place.
+fn open_to(socket: &Path, group: Option<u32>, mode: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(socket, flags, Mode::empty())?;
+    let about = rustix::fs::fstat(&opened)?;
+    let is_own = about.st_uid == rustix::process::geteuid().as_raw();
+    if FileType::from_raw_mode(about.st_mode) != FileType::Socket || !is_own {
+        return Err(io::Error::other("another user has put something in its place"));
+    }
+    if let Some(group) = group {
+        let group = Some(Gid::from_raw(group));
+        rustix::fs::chownat(&opened, "", None, group, AtFlags::EMPTY_PATH)?;
+    }
+    // An opened path has no fchmod(2) of its own.
+    let itself = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    fs::set_permissions(itself, fs::Permissions::from_mode(mode))
+}
+
 fn group(name: &str) -> Result<u32, DaemonError> {
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
@@ -392,6 +426,34 @@ pub(crate) mod tests {
 
     /// The limit of descriptors is that of a process: the test runs in one of its own, so that the
     /// others keep theirs.
+    #[test]
+    fn what_takes_the_place_of_the_socket_keeps_its_mode() {
+        let folder = std::env::temp_dir().join(format!("ontempo-socket-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (socket, victim) = (folder.join("socket"), folder.join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&victim, &socket).unwrap();
+        assert!(open_to(&socket, Some(0), 0o666).is_err());
+        assert!(open_to(&victim, Some(0), 0o666).is_err());
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
+        fs::remove_file(&socket).unwrap();
+        let _bound = UnixListener::bind(&socket).unwrap();
+        open_to(&socket, None, 0o660).unwrap();
+        assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o660);
+        // Nor is it made where another user could replace it.
+        for (mode, is_fit) in [(0o755, true), (0o1777, true), (0o775, false), (0o777, false)] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_folder(&socket).is_ok(), is_fit, "{mode:o}");
+        }
+        if ontempo_testing::require_root() {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
+            assert!(check_folder(&socket).is_err());
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn without_descriptors_accept_backs_off_and_then_serves() {
         const CHILD: &str = "ONTEMPO_RSVPD_CHILD";

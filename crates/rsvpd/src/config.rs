@@ -16,10 +16,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
+use ontempo_place::read_own;
 use ontempo_reservation::htb::{Device, Htb};
 use ontempo_reservation::integrity::{Algorithm, Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
@@ -147,6 +147,9 @@ enum WrittenAlgorithm {
 fn default_refresh() -> Duration {
     machine::Config::default().refresh
 }
+
+/// Mode bits of access to a secret by those who are neither its owner nor in its group.
+const OTHERS: u32 = 0o007;
 
 fn default_socket() -> PathBuf {
     PathBuf::from(local::SOCKET)
@@ -351,11 +354,7 @@ impl WrittenKey {
         }
         let path = folder.join(&self.secret_file);
         let failed = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
-        let mode = fs::metadata(&path).map_err(|error| failed(&error))?.permissions().mode();
-        if mode & 0o007 != 0 {
-            return Err(failed(&"everybody may read or write it; set its mode to 0600"));
-        }
-        let secret = fs::read(&path).map_err(|error| failed(&error))?;
+        let secret = read_own(&path, OTHERS, || false).map_err(|error| failed(&error))?;
         let secret = secret.trim_ascii();
         if secret.len() < MIN_SECRET {
             return Err(failed(&format_args!(
@@ -377,6 +376,8 @@ impl WrittenKey {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
     use super::*;
 
     /// Reads the configuration of an interface with these lines; files `a`, `b` hold secrets.
@@ -434,5 +435,42 @@ mod tests {
             let error = read("wrong", &lines).expect_err("it is wrong");
             assert!(error.contains(words) && error.contains("eth1"), "{words}: {error}");
         }
+    }
+
+    #[test]
+    fn a_secret_that_another_user_knows_or_chooses_is_no_key() {
+        let folder = std::env::temp_dir().join(format!("ontempo-secrets-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (secret, config) = (folder.join("a"), folder.join("rsvpd.toml"));
+        fs::write(&secret, "sixteen bytes of a").unwrap();
+        fs::write(
+            &config,
+            "[interfaces.eth1]\nrate = \"1 Mbit/s\"\nkey = { id = 1, secret-file = \"a\" }\n",
+        )
+        .unwrap();
+        let mode = |mode| fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = |why: &str| {
+            let error = Config::read(&config).expect_err(why).to_string();
+            assert!(error.contains("interfaces.eth1") && error.contains(why), "{error}");
+        };
+        mode(0o640);
+        Config::read(&config).unwrap();
+        mode(0o644);
+        refused("other users have access to it (mode 644)");
+        mode(0o660);
+        refused("other users may write it (mode 660)");
+        mode(0o600);
+        if ontempo_testing::require_root() {
+            chown(&secret, Some(65_534), None).unwrap();
+            refused("user 65534 owns it");
+            // Nor is a link of another user followed, in a folder that others can write to.
+            chown(&secret, Some(0), None).unwrap();
+            fs::rename(&secret, folder.join("b")).unwrap();
+            symlink("b", &secret).unwrap();
+            std::os::unix::fs::lchown(&secret, Some(65_534), None).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+            refused("the link belongs to user 65534");
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 }

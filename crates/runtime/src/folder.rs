@@ -1,10 +1,11 @@
 //! The folder of one run on disk. A run appears in it completely or not at all.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use ontempo_foundation::printable;
 use ontempo_place::{OutputFolder, is_of_user};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -14,6 +15,15 @@ use crate::tables::{ResultTable, write_parquet};
 /// The file that describes the others. It is written last: a folder without it holds no
 /// complete run.
 pub const MANIFEST: &str = "run.json";
+
+/// Maximum size of it: its scenario may hold a trace of losses.
+pub const MAX_MANIFEST: u64 = 64 << 20;
+
+/// The file of a changed scenario (`ontempo emulate --control`), which repeats the run.
+pub const REPEAT: &str = "repeat.toml";
+
+/// The endings of the other files of a run: tables, traces, what programs have said.
+const ENDINGS: [&str; 3] = [".parquet", ".pcapng", ".log"];
 
 /// Where files are written until all are complete.
 const PARTIAL: &str = ".partial";
@@ -39,6 +49,8 @@ pub struct RunFolder {
     files: Vec<String>,
     /// Of an earlier run, to be removed.
     outdated: Vec<String>,
+    /// Files of an earlier run that were moved to `partial`: their names there, and before.
+    aside: Vec<(String, String)>,
 }
 
 impl RunFolder {
@@ -60,8 +72,8 @@ impl RunFolder {
         let path = path.to_owned();
         match make_partial(&folder) {
             Ok(partial) => {
-                let (files, outdated) = (Vec::new(), Vec::new());
-                Ok(Self { path, folder, partial, is_kept: false, files, outdated })
+                let (files, outdated, aside) = (Vec::new(), Vec::new(), Vec::new());
+                Ok(Self { path, folder, partial, is_kept: false, files, outdated, aside })
             }
             Err(error) => {
                 folder.abandon();
@@ -70,23 +82,17 @@ impl RunFolder {
         }
     }
 
-    /// The text of a file of an earlier run in the folder.
+    /// The text of a file of an earlier run in the folder, of at most [`MAX_MANIFEST`] bytes.
     ///
     /// # Errors
-    /// If it is missing, no regular file, or no text; those of the system.
+    /// If it is missing, no regular file, no text, or another user could have written it; those of the
+    /// system.
     pub fn read_earlier(&self, name: &str) -> io::Result<String> {
-        // A named pipe would be waited for.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let mut file: File = rustix::fs::openat(&self.folder, name, flags, Mode::empty())?.into();
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file"));
-        }
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        Ok(text)
+        let text = self.folder.read_own(name, MAX_MANIFEST)?;
+        String::from_utf8(text).map_err(io::Error::other)
     }
 
-    /// Files of an earlier run, which [`keep`](Self::keep) removes.
+    /// Files of an earlier run, which [`keep`](Self::keep) removes if they are this user's.
     pub fn replaces(&mut self, outdated: Vec<String>) {
         self.outdated = outdated;
     }
@@ -122,7 +128,8 @@ impl RunFolder {
     /// [`create`](Self::create) returned must be complete.
     ///
     /// # Errors
-    /// If a file cannot be written or renamed.
+    /// If a file cannot be written or renamed; the earlier run is then as it was. If that cannot be done
+    /// either, the error says so.
     pub fn keep(mut self, manifest: Option<&str>) -> io::Result<()> {
         if let Some(text) = manifest {
             let written = self.create(MANIFEST)?.write_all(text.as_bytes());
@@ -131,27 +138,80 @@ impl RunFolder {
         for name in &self.files {
             self.sync(name).map_err(|error| self.at(name, error))?;
         }
-        match rustix::fs::unlinkat(&self.folder, MANIFEST, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(self.at(MANIFEST, error.into())),
-        }
+        self.place()?;
         self.is_kept = true;
-        for name in &self.files {
-            rustix::fs::renameat(&self.partial, name, &self.folder, name)
-                .map_err(|error| self.at(name, error.into()))?;
-        }
-        for name in &self.outdated {
+        for name in self.outdated.iter().filter(|name| self.folder.has_own(name)) {
             // No manifest lists it any more; a failure to remove it does no harm.
             let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
         }
         Ok(())
     }
 
+    /// Moves the files to their final names, or leaves all as it was.
+    fn place(&mut self) -> io::Result<()> {
+        // A folder can neither be replaced nor removed.
+        for name in self.files.iter().map(String::as_str).chain([MANIFEST]) {
+            let there = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+            if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
+                return Err(self.at(name, Errno::ISDIR.into()));
+            }
+        }
+        let mut placed = 0;
+        let Err((name, error)) = self.replace_all(&mut placed) else { return Ok(()) };
+        let error = self.at(&name, error);
+        if self.undo(placed).is_ok() {
+            return Err(error);
+        }
+        // They stay where they are.
+        self.aside.clear();
+        let partial = self.path.join(PARTIAL);
+        let lost = "the earlier run could not be put back; what is left of it is in";
+        Err(io::Error::new(error.kind(), format!("{error}; {lost} {}", partial.display())))
+    }
+
+    fn replace_all(&mut self, placed: &mut usize) -> Result<(), (String, io::Error)> {
+        let files = self.files.clone();
+        let failed = |name: &str, error: Errno| (name.to_owned(), error.into());
+        self.set_aside(MANIFEST).map_err(|error| failed(MANIFEST, error))?;
+        for name in &files {
+            self.set_aside(name)
+                .and_then(|()| rustix::fs::renameat(&self.partial, name, &self.folder, name))
+                .map_err(|error| failed(name, error))?;
+            *placed += 1;
+        }
+        Ok(())
+    }
+
+    /// Moves a file of an earlier run, if there is one, to where it is removed with what is incomplete.
+    fn set_aside(&mut self, name: &str) -> Result<(), Errno> {
+        let aside = format!("earlier-{}{}", self.aside.len(), ENDINGS[0]);
+        match rustix::fs::renameat(&self.folder, name, &self.partial, &aside) {
+            Ok(()) => self.aside.push((aside, name.to_owned())),
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Puts an earlier run back, of which this many files were replaced: its [`MANIFEST`] last.
+    fn undo(&mut self, placed: usize) -> Result<(), Errno> {
+        for name in &self.files[..placed] {
+            rustix::fs::renameat(&self.folder, name, &self.partial, name)?;
+        }
+        while let Some((aside, name)) = self.aside.last() {
+            rustix::fs::renameat(&self.partial, aside, &self.folder, name)?;
+            self.aside.pop();
+        }
+        Ok(())
+    }
+
     /// Syncs a file that was written and closed: to hold all of them open would take many descriptors. An
-    /// error of writing that nobody was told of is reported to the next who opens and syncs the file.
+    /// error of writing that nobody was told of is reported to the next who opens and syncs the file. It gets
+    /// the permissions of the file of this user that it replaces.
     fn sync(&self, name: &str) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file: File = rustix::fs::openat(&self.partial, name, flags, Mode::empty())?.into();
+        self.folder.keep_mode(name, &file)?;
         file.sync_all()
     }
 
@@ -161,10 +221,13 @@ impl RunFolder {
 }
 
 impl Drop for RunFolder {
-    /// Removes incomplete files. A failure to remove them does no harm: no reader looks into that
-    /// folder.
+    /// Removes incomplete files, and those that were replaced. A failure to remove them does no harm: no
+    /// reader looks into that folder.
     fn drop(&mut self) {
-        let _ = empty(&self.partial);
+        let names = self.files.iter().chain(self.aside.iter().map(|(aside, _)| aside));
+        for name in names {
+            let _ = rustix::fs::unlinkat(&self.partial, name, AtFlags::empty());
+        }
         let _ = rustix::fs::unlinkat(&self.folder, PARTIAL, AtFlags::REMOVEDIR);
         if !self.is_kept {
             self.folder.abandon();
@@ -181,12 +244,12 @@ fn open_partial(folder: impl AsFd) -> io::Result<OwnedFd> {
 fn make_partial(folder: &OutputFolder) -> io::Result<OwnedFd> {
     // Left over from a run that was killed.
     match rustix::fs::statat(folder, PARTIAL, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(left) if FileType::from_raw_mode(left.st_mode) != FileType::Directory => {
+        Ok(left) if kind(&left) != FileType::Directory => {
             return Err(refused("it is no folder, so ontempo has not made it: remove it"));
         }
         Ok(_) => {
             let left = open_partial(folder)?;
-            check_left(&rustix::fs::fstat(&left)?)?;
+            check_left(folder, &left)?;
             empty(&left)?;
             rustix::fs::unlinkat(folder, PARTIAL, AtFlags::REMOVEDIR)?;
         }
@@ -195,7 +258,9 @@ fn make_partial(folder: &OutputFolder) -> io::Result<OwnedFd> {
     }
     rustix::fs::mkdirat(folder, PARTIAL, Mode::from_raw_mode(MADE_WITH))?;
     let made = open_partial(folder)?;
-    if rustix::fs::fstat(&made)?.st_uid == rustix::process::geteuid().as_raw() {
+    let is_own = rustix::fs::fstat(&made)?.st_uid == rustix::process::geteuid().as_raw();
+    // One of this user's may have been moved there meanwhile.
+    if is_own && entries(&made)?.is_empty() {
         Ok(made)
     } else {
         Err(refused("another user has put a folder there"))
@@ -203,31 +268,49 @@ fn make_partial(folder: &OutputFolder) -> io::Result<OwnedFd> {
 }
 
 /// Checks that this user's ontempo made a folder, whose files may then be removed: it is this user's, for
-/// root also of who became root by sudo(8), and others may not enter it. A folder of this user's that others
-/// may write to, another user could have moved there.
-fn check_left(left: &Stat) -> io::Result<()> {
-    let mode = left.st_mode & 0o777;
-    if !is_of_user(left.st_uid) {
-        let whose = format!("it belongs to user {}, and its files stay", left.st_uid);
-        return Err(refused(&format!("{whose}: remove it, or write to another folder")));
-    }
-    if mode & !MADE_WITH != 0 {
-        let which = format!("it has mode {mode:o}, so ontempo has not made it, and its files stay");
-        return Err(refused(&format!("{which}: remove it, or write to another folder")));
-    }
-    Ok(())
+/// root also of who became root by sudo(8), others may not enter it, it has nothing but files of a run, and
+/// nobody else can have moved it there: who may write to the folder that it is in can rename any folder there.
+fn check_left(folder: &OutputFolder, left: &OwnedFd) -> io::Result<()> {
+    let about = rustix::fs::fstat(left)?;
+    let mode = about.st_mode & 0o777;
+    let why = if !is_of_user(about.st_uid) {
+        format!("it belongs to user {}", about.st_uid)
+    } else if mode & !MADE_WITH != 0 {
+        format!("it has mode {mode:o}, so ontempo has not made it")
+    } else if folder.is_shared()? {
+        "others can write to the folder that it is in, and may have moved it there".to_owned()
+    } else if let Some(other) = entries(left)?.iter().find(|name| !is_of_run(name)) {
+        format!("`{}` in it is no file of a run, so ontempo has not made it", printable(other))
+    } else {
+        return Ok(());
+    };
+    Err(refused(&format!("{why}, and its files stay: remove it, or write to another folder")))
+}
+
+/// Whether a file of a run has this name.
+fn is_of_run(name: &str) -> bool {
+    name == MANIFEST || name == REPEAT || ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+fn kind(about: &Stat) -> FileType {
+    FileType::from_raw_mode(about.st_mode)
 }
 
 fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
+/// The names in a folder.
+fn entries(folder: &OwnedFd) -> io::Result<Vec<String>> {
+    let entries = Dir::read_from(folder)?.collect::<Result<Vec<_>, _>>()?;
+    let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| !matches!(name.as_str(), "." | "..")).collect())
+}
+
 /// Removes the files of a folder.
 fn empty(folder: &OwnedFd) -> io::Result<()> {
-    let entries = Dir::read_from(folder)?.collect::<Result<Vec<_>, _>>()?;
-    let names = entries.iter().map(|entry| entry.file_name());
-    for name in names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")) {
-        rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
+    for name in entries(folder)? {
+        rustix::fs::unlinkat(folder, &name, AtFlags::empty())?;
     }
     Ok(())
 }
@@ -270,7 +353,7 @@ mod tests {
         // A run without a manifest must not keep that of an earlier run, nor use the files that a
         // killed run left behind.
         drop(make_partial(&OutputFolder::create(&root).unwrap()).unwrap());
-        fs::write(root.join(PARTIAL).join("b"), "half").unwrap();
+        fs::write(root.join(PARTIAL).join("b.parquet"), "half").unwrap();
         RunFolder::begin(&root).unwrap().keep(None).unwrap();
         assert_eq!(names(&root), ["a"]);
         fs::remove_dir_all(&root).unwrap();
@@ -354,6 +437,142 @@ mod tests {
         fs::write(&partial, "a file").unwrap();
         assert!(refusal(&root).contains("no folder"));
         assert_eq!(fs::read(&partial).unwrap(), b"a file");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_was_moved_there_is_not_emptied() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = std::env::temp_dir().join(format!("ontempo-moved-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let partial = root.join(PARTIAL);
+        fs::create_dir_all(&partial).unwrap();
+        fs::set_permissions(&partial, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(partial.join("key"), "precious").unwrap();
+        fs::write(partial.join("flows.parquet"), "precious").unwrap();
+        assert!(refusal(&root).contains("`key` in it is no file of a run"));
+        // Where others may write, also a folder with files of a run is another that has this name.
+        fs::remove_file(partial.join("key")).unwrap();
+        for mode in [0o775, 0o777, 0o1777] {
+            fs::set_permissions(&root, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(refusal(&root).contains("others can write to the folder that it is in"));
+        }
+        assert_eq!(names(&partial), ["flows.parquet"]);
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        drop(RunFolder::begin(&root).unwrap());
+        assert_eq!(names(&root), [""; 0]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_run_removes_what_it_made_and_nothing_else() {
+        let root = std::env::temp_dir().join(format!("ontempo-only-{}", std::process::id()));
+        let mut run = RunFolder::begin(&root).unwrap();
+        run.create("a").unwrap();
+        fs::write(root.join(PARTIAL).join("key"), "precious").unwrap();
+        drop(run);
+        assert_eq!(names(&root.join(PARTIAL)), ["key"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_kept_leaves_the_earlier_one_as_it_was() {
+        let root = std::env::temp_dir().join(format!("ontempo-undone-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let run = |text: &str, names: &[&str]| {
+            let mut run = RunFolder::begin(&root).unwrap();
+            for name in names {
+                run.create(name).unwrap().write_all(text.as_bytes()).unwrap();
+            }
+            run
+        };
+        run("first", &["a", "b"]).keep(Some("first")).unwrap();
+        let is_first = || {
+            for name in ["a", "b", MANIFEST] {
+                assert_eq!(fs::read(root.join(name)).unwrap(), b"first", "{name}");
+            }
+        };
+        fs::create_dir(root.join("c")).unwrap();
+        let error = run("second", &["a", "c"]).keep(Some("second")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        is_first();
+        assert_eq!(names(&root), ["a", "b", "c", MANIFEST]);
+        // One that fails when others have been replaced: the file is gone.
+        let failing = run("second", &["a", "b"]);
+        let mut failing = failing;
+        failing.files.push("gone".to_owned());
+        let error = failing.place().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
+        is_first();
+        drop(failing);
+        assert_eq!(names(&root), ["a", "b", "c", MANIFEST]);
+        // What cannot be undone is said, and not removed.
+        let mut failing = run("second", &["a", "b"]);
+        failing.files.push("gone".to_owned());
+        let mut placed = 0;
+        failing.replace_all(&mut placed).unwrap_err();
+        assert_eq!(placed, 2);
+        fs::remove_file(root.join("a")).unwrap();
+        assert!(failing.undo(placed).is_err());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = std::env::temp_dir().join(format!("ontempo-modes-{}", std::process::id()));
+        for text in ["first", "second"] {
+            let mut run = RunFolder::begin(&root).unwrap();
+            run.create("a").unwrap().write_all(text.as_bytes()).unwrap();
+            run.keep(None).unwrap();
+            assert_eq!(fs::read(root.join("a")).unwrap(), text.as_bytes());
+            fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o600)).unwrap();
+            if text == "second" {
+                let mut run = RunFolder::begin(&root).unwrap();
+                run.create("a").unwrap();
+                run.keep(None).unwrap();
+                assert_eq!(
+                    fs::metadata(root.join("a")).unwrap().permissions().mode() & 0o777,
+                    0o600
+                );
+            }
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn only_a_file_that_this_user_alone_has_written_names_files_of_an_earlier_run() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let root = std::env::temp_dir().join(format!("ontempo-earlier-{}", std::process::id()));
+        let run = RunFolder::begin(&root).unwrap();
+        let path = root.join(MANIFEST);
+        fs::write(&path, "{}").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(run.read_earlier(MANIFEST).unwrap(), "{}");
+        fs::hard_link(&path, root.join("other")).unwrap();
+        assert!(run.read_earlier(MANIFEST).is_err(), "it may be a file from elsewhere");
+        fs::remove_file(root.join("other")).unwrap();
+        for mode in [0o664, 0o646] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(run.read_earlier(MANIFEST).is_err(), "others may have written it");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(MAX_MANIFEST + 1).unwrap();
+        let error = run.read_earlier(MANIFEST).unwrap_err().to_string();
+        assert_eq!(error, "it has 67108865 bytes, of at most 67108864");
+        drop(run);
+        if ontempo_testing::require_root() {
+            // Nor does it remove the file of another user.
+            fs::write(&path, "{}").unwrap();
+            fs::write(root.join("old"), "of another").unwrap();
+            chown(root.join("old"), Some(65_534), None).unwrap();
+            chown(&path, Some(65_534), None).unwrap();
+            let mut run = RunFolder::begin(&root).unwrap();
+            assert!(run.read_earlier(MANIFEST).is_err());
+            run.replaces(vec!["old".to_owned()]);
+            run.keep(None).unwrap();
+            assert_eq!(names(&root), ["old"]);
+        }
         fs::remove_dir_all(&root).unwrap();
     }
 

@@ -22,7 +22,7 @@ mod tables;
 pub use address::{End, V6_PREFIX, Version};
 pub use applications::{Message, Source};
 pub use arrivals::Arrivals;
-pub use folder::{MANIFEST, RunFolder};
+pub use folder::{MANIFEST, MAX_MANIFEST, REPEAT, RunFolder};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use rows::{

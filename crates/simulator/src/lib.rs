@@ -41,8 +41,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub use errors::{Cancelled, SetupError};
 pub use fabric::Work;
 pub use ontempo_runtime::{
-    MANIFEST, ReadError, ReadErrorReason, ResultTable, RunFolder, read_column, read_table,
-    read_tables,
+    MANIFEST, MAX_MANIFEST, REPEAT, ReadError, ReadErrorReason, ResultTable, RunFolder,
+    read_column, read_table, read_tables,
 };
 pub use results::{Results, Standstill};
 pub use simulation::{Control, Simulation};

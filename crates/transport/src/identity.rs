@@ -126,15 +126,27 @@ impl Identity {
     /// only, whole or not at all.
     ///
     /// # Errors
-    /// If the file cannot be read or written, another user owns it or may write it, or it is not an
-    /// identity; as
-    /// [`self_signed`](Self::self_signed).
+    /// If the file cannot be read or written, another user owns it, may write it or could have put it there,
+    /// or it is not an identity; as [`self_signed`](Self::self_signed).
     pub fn load_or_create(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
+        Self::load_or_create_unless(path, names, || false)
+    }
+
+    /// The same; stopped while the file is a named pipe to which no program writes.
+    ///
+    /// # Errors
+    /// As [`load_or_create`](Self::load_or_create); [`IdentityError::Read`] of the kind
+    /// [`ErrorKind::Interrupted`] if stopped.
+    pub fn load_or_create_unless(
+        path: &Path,
+        names: &[&str],
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<Self, IdentityError> {
         let load = |pem: Vec<u8>| {
             Self::from_pem(&pem, &pem)
                 .map_err(|error| IdentityError::In(path.to_owned(), Box::new(error)))
         };
-        match read_own(path) {
+        match read_own(path, 0, &is_stopped) {
             Ok(pem) => return load(pem),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(IdentityError::Read(path.to_owned(), error)),
@@ -144,7 +156,7 @@ impl Identity {
             Ok(()) => Ok(identity),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 // Another process was faster.
-                let read = read_own(path);
+                let read = read_own(path, 0, &is_stopped);
                 load(read.map_err(|error| IdentityError::Read(path.to_owned(), error))?)
             }
             Err(error) => Err(IdentityError::Write(path.to_owned(), error)),

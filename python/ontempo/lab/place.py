@@ -3,9 +3,10 @@
 In a folder of another user, or one that others can write to, such as /tmp, anybody may have put a
 link or a folder at the name. What belongs to another user there is refused, also a link on the way;
 links of this user and of root are followed. The Rust programs decide alike (`Output`,
-crates/transport).
+crates/place).
 """
 
+import errno
 import os
 import stat
 from collections import deque
@@ -17,7 +18,7 @@ from ontempo.lab.errors import BadInputError
 MAX_LINKS = 40
 """As many as the system follows."""
 
-ON_THE_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ON_THE_WAY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_folder(path: Path) -> int:
@@ -31,30 +32,32 @@ def open_folder(path: Path) -> int:
     try:
         while rest:
             name = rest.popleft()
-            about = _entry(folder, name)
-            is_link = stat.S_ISLNK(about.st_mode)
-            # A folder of another user on the way is the choice of whoever named it.
-            if is_link or not rest:
-                _check(path, folder, about)
-            if is_link:
-                links += 1
-                if links > MAX_LINKS:
-                    raise BadInputError(f"{path}: too many links on the way")
-                to = Path(os.readlink(name, dir_fd=folder))
-                rest.extendleft(reversed(_names(to)))
-                if not rest:
-                    rest.append(".")
-                if to.is_absolute():
-                    folder = _instead(folder, _start(to))
-                continue
-            opened = os.open(name, ON_THE_WAY, dir_fd=folder)
+            # What is checked is what is read or entered, whatever takes its name.
+            entry = _entry(folder, name)
             try:
-                if not rest:
-                    _check(path, folder, os.fstat(opened))
+                about = os.fstat(entry)
+                is_link = stat.S_ISLNK(about.st_mode)
+                # A folder of another user on the way is the choice of whoever named it.
+                if is_link or not rest:
+                    _check(path, folder, about)
+                to = Path(os.readlink("", dir_fd=entry)) if is_link else None
+                if not is_link and not stat.S_ISDIR(about.st_mode):
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
             except BaseException:
-                os.close(opened)
+                os.close(entry)
                 raise
-            folder = _instead(folder, opened)
+            if to is None:
+                folder = _instead(folder, entry)
+                continue
+            os.close(entry)
+            links += 1
+            if links > MAX_LINKS:
+                raise BadInputError(f"{path}: too many links on the way")
+            rest.extendleft(reversed(_names(to)))
+            if not rest:
+                rest.append(".")
+            if to.is_absolute():
+                folder = _instead(folder, _start(to))
     except BaseException:
         os.close(folder)
         raise
@@ -79,14 +82,14 @@ def _instead(old: int, new: int) -> int:
     return new
 
 
-def _entry(folder: int, name: str) -> os.stat_result:
+def _entry(folder: int, name: str) -> int:
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return os.open(name, ON_THE_WAY, dir_fd=folder)
     except FileNotFoundError:
         # Another program may make it, too.
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=folder)
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return os.open(name, ON_THE_WAY, dir_fd=folder)
 
 
 def _is_trusted(owner: int) -> bool:
@@ -97,10 +100,13 @@ def _is_trusted(owner: int) -> bool:
 
 
 def _is_shared(about: os.stat_result) -> bool:
-    """Whether others than this user and root can put entries into a folder."""
-    of_group = about.st_mode & stat.S_IWGRP and about.st_gid not in (os.getegid(), 0)
-    of_all = about.st_mode & stat.S_IWOTH
-    return bool(of_group or of_all) or not _is_trusted(about.st_uid)
+    """Whether others than this user and root can put entries into a folder.
+
+    Who is in its group cannot be known for sure, and the bits of the group are also the most that
+    an access list grants to anybody.
+    """
+    others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return bool(others) or not _is_trusted(about.st_uid)
 
 
 def _check(path: Path, folder: int, entry: os.stat_result) -> None:

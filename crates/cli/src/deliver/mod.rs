@@ -4,15 +4,17 @@ mod receive;
 mod send;
 mod status_line;
 
-use std::fs;
 use std::path::Path;
 
+use ontempo_place::read_own;
 use ontempo_session::Error;
 use ontempo_transport::{Configuration, Qlog, QlogError};
 
+use crate::access::unreadable;
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
 use crate::place::is_of_another_user;
+use crate::signals::is_stopped;
 
 pub(crate) use receive::{identity, receive};
 pub(crate) use send::send;
@@ -44,8 +46,8 @@ fn failure(error: Error) -> Failure {
     }
 }
 
+/// The content of a file that decides whom to trust.
 fn read(path: &Path, option: &str) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| {
-        Failure::Environment(format!("{option} {}: cannot be read: {error}", path.display()))
-    })
+    let named = format!("{option} {}", path.display());
+    read_own(path, 0, is_stopped).map_err(|error| unreadable(&named, &error))
 }

@@ -120,7 +120,10 @@ fn announce(
 pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     let names = ["localhost"];
     let Some(path) = path else { return Identity::self_signed(&names).map_err(environment) };
-    Identity::load_or_create(path, &names).map_err(|error| match error {
+    Identity::load_or_create_unless(path, &names, is_stopped).map_err(|error| match error {
+        IdentityError::Read(_, read) if read.kind() == ErrorKind::Interrupted => {
+            Failure::Interrupted(format!("--identity {}: {read}", path.display()))
+        }
         IdentityError::In(..) => Failure::Input(format!("--identity {error}")),
         IdentityError::Read(..) | IdentityError::Write(..) => {
             Failure::Environment(format!("--identity {error}"))

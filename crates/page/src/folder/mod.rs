@@ -9,11 +9,11 @@ mod units;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use ontempo_foundation::printable;
-use ontempo_runtime::MANIFEST;
+use ontempo_place::read_regular;
+use ontempo_runtime::{MANIFEST, MAX_MANIFEST};
 use ontempo_scenario::tables::{TABLES_VERSION, Table};
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,9 +23,6 @@ use crate::error::PageError;
 use crate::model::{ReadPart, Run};
 use network::Network;
 pub(crate) use packets::{summed, width_of};
-
-/// Maximum size of a manifest: its scenario may hold a trace of losses.
-const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 
 /// Groups and links beyond these are not drawn.
 pub(crate) const MAX_GROUPS: usize = 12;
@@ -179,16 +176,11 @@ pub(crate) fn read(folder: &Path) -> Result<Run, PageError> {
 
 fn manifest(folder: &Path) -> Result<Manifest, PageError> {
     let path = folder.join(MANIFEST);
-    let size = fs::metadata(&path).map_err(|error| PageError::reading(&path, &error))?.len();
-    if size > MAX_MANIFEST_BYTES {
-        let error =
-            io::Error::other(format!("it has {size} bytes, of at most {MAX_MANIFEST_BYTES}"));
-        return Err(PageError::reading(&path, &error));
-    }
-    let text = fs::read_to_string(&path).map_err(|error| PageError::reading(&path, &error))?;
+    let text =
+        read_regular(&path, MAX_MANIFEST).map_err(|error| PageError::reading(&path, &error))?;
     let failed = |what: String| PageError::Environment(format!("{}: {what}", path.display()));
     let manifest: Manifest =
-        serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
     if manifest.tables_version != TABLES_VERSION {
         return Err(failed(format!(
             "its tables are of version {}; this program reads version {TABLES_VERSION}",

@@ -37,8 +37,12 @@ impl Identity {
     /// The certificate and key of a file, which is created if it does not exist.
     #[staticmethod]
     fn load_or_create(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let found =
-            py.detach(|| ontempo_transport::Identity::load_or_create(&path, &["localhost"]));
+        // Ctrl-C, while a named pipe has no writer.
+        let is_stopped = || Python::attach(|py| py.check_signals().is_err());
+        let names = ["localhost"];
+        let found = py.detach(|| {
+            ontempo_transport::Identity::load_or_create_unless(&path, &names, is_stopped)
+        });
         found.map(Self).map_err(|error| unusable(&error))
     }
 
