@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ontempo_emulator::{
-    Control, Emulation, EmulationError, ForwardingReport, Options, Results, Version,
+    Control, Emulation, EmulationError, ForwardingReport, Lateness, Options, Results, Version,
 };
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Overrides, load_with};
@@ -19,7 +19,7 @@ use crate::check::load;
 use crate::control::Control as Commands;
 use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
-use crate::manifest::{Manifest, StoredManifest, WorkEntry};
+use crate::manifest::{EmulatedWork, Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
 use crate::place::begin_run;
 use crate::progress::RealTimeProgress;
@@ -110,10 +110,14 @@ fn run(
     if let Some(changed) = changed {
         write_repeat(&mut files, &changed, arguments.hosts.ipv6).map_err(writing)?;
     }
-    let manifest = Manifest::new(scenario, seed, &tables, work(&report), &traces).to_text()?;
+    let work = work(&report);
+    let entry = WorkEntry::Emulated(work.clone());
+    let manifest = Manifest::new(scenario, seed, &tables, entry, &traces).to_text()?;
     files.replaces(StoredManifest::traces_besides(&files, &traces));
     files.keep(Some(&manifest)).map_err(writing)?;
-    Ok((Finished { seed, folder: out.to_owned(), summary: Summary::of(&tables) }, report))
+    let folder = out.to_owned();
+    let summary = Summary::of(&tables);
+    Ok((Finished { seed, folder, summary, work: Some(work) }, report))
 }
 
 /// Takes commands for `emulation`, and says how to give some.
@@ -198,23 +202,36 @@ fn hosts(emulation: &Emulation<'_>) -> String {
     emulation.hosts().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn work(report: &ForwardingReport) -> WorkEntry {
-    WorkEntry::Emulated {
+fn work(report: &ForwardingReport) -> EmulatedWork {
+    let late = |lateness: &Lateness, share| lateness.quantile(share).as_secs_f64();
+    let ForwardingReport { lateness, sending, .. } = report;
+    EmulatedWork {
         packets: report.packets,
         refused_packets: report.refused,
-        lateness_p50_s: report.lateness.quantile(0.5).as_secs_f64(),
-        lateness_p99_s: report.lateness.quantile(0.99).as_secs_f64(),
+        lateness_p50_s: late(lateness, 0.5),
+        lateness_p99_s: late(lateness, 0.99),
+        lateness_max_s: lateness.most().as_secs_f64(),
+        units: sending.count(),
+        sending_lateness_p50_s: late(sending, 0.5),
+        sending_lateness_p99_s: late(sending, 0.99),
+        sending_lateness_max_s: sending.most().as_secs_f64(),
     }
 }
 
-/// One sentence about the emulator's own delay of packets.
+/// Sentences about how late packets left the network, and applications sent.
 fn forwarded(report: &ForwardingReport) -> String {
-    let late = |share| report.lateness.quantile(share);
+    let late = |lateness: &Lateness| {
+        let [median, most_of] = [0.5, 0.99].map(|share| lateness.quantile(share));
+        format!("median {median}, 99th percentile {most_of}, at most {}", lateness.most())
+    };
+    let units = match report.sending.count() {
+        0 => "no unit had a time at which to be sent.".to_owned(),
+        units => format!("lateness of {units} units sent: {}.", late(&report.sending)),
+    };
     format!(
-        "{} packets forwarded; lateness of the emulator: median {}, 99th percentile {}.",
+        "{} packets forwarded; lateness of the emulator: {}.\nApplications: {units}",
         report.packets,
-        late(0.5),
-        late(0.99)
+        late(&report.lateness),
     )
 }
 

@@ -75,5 +75,10 @@ fn read(folder: PathBuf, manifest: &StoredManifest) -> Result<Finished, Failure>
     }
     // The packet table may be large, and only the link names are needed.
     tables.push(read_column(&folder, &PACKETS, "link")?);
-    Ok(Finished { seed: manifest.seed, summary: Summary::of(&tables), folder })
+    Ok(Finished {
+        seed: manifest.seed,
+        summary: Summary::of(&tables),
+        folder,
+        work: manifest.emulated(),
+    })
 }

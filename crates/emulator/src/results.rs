@@ -14,7 +14,7 @@ use ontempo_scenario::tables::{
 use crate::commands::Log;
 use crate::forwarder::Forwarded;
 use crate::report::ForwardingReport;
-use crate::traffic::{Agent, Tcp, Traffic};
+use crate::traffic::{Agent, Served, Tcp, Traffic};
 
 /// Results of a run.
 #[derive(Debug)]
@@ -28,6 +28,14 @@ pub struct Results {
     /// If links could be changed while it ran: the scenario with the changes as events, and with the
     /// seed of the run, so that another run repeats it.
     pub changed: Option<Scenario>,
+}
+
+/// What the threads of a run leave.
+pub(crate) struct Ran {
+    pub(crate) forwarded: Forwarded,
+    pub(crate) served: Served,
+    pub(crate) traffic: Traffic,
+    pub(crate) logs: Vec<Log>,
 }
 
 /// A run that has reached its end.
@@ -48,10 +56,9 @@ pub(crate) fn collect(
     scenario: &Scenario,
     layout: &Layout,
     changed: Option<Scenario>,
-    forwarded: Forwarded,
-    traffic: Traffic,
-    logs: Vec<Log>,
+    ran: Ran,
 ) -> Results {
+    let Ran { forwarded, served, traffic, logs } = ran;
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
     let run = Run { scenario, layout, changed, forwarded, traffic, end, span };
@@ -75,7 +82,8 @@ pub(crate) fn collect(
         refused: forwarded.refused,
         unroutable: forwarded.network.unroutable,
         lateness: forwarded.lateness,
-        realtime: forwarded.realtime,
+        realtime: forwarded.realtime && served.realtime,
+        sending: served.lateness,
         broken,
     };
     Results { tables: tables.map(Rows::finish).into(), report, logs, changed }
