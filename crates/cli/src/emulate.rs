@@ -15,7 +15,7 @@ use ontempo_simulator::RunFolder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::{Emulate, Hosts, Shell};
-use crate::check::load;
+use crate::check::{load, not_emulated};
 use crate::control::Control as Commands;
 use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
@@ -39,6 +39,10 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let seed = arguments.seed.unwrap_or(scenario.seed);
     let runs = seeds::runs(arguments.seeds.as_ref(), seed, &arguments.out);
     let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
+    let given = (arguments.input.file.as_path(), &*arguments.input.set);
+    if let Some(why) = not_emulated(&scenario, given, arguments.hosts.version())? {
+        return Err(Failure::Input(why));
+    }
     if !arguments.any_size {
         require_bearable_in_emulation(&scenario)?;
     }
@@ -100,7 +104,7 @@ fn run(
         }
         ended => ended?,
     };
-    let Results { tables, report, logs, changed } = results;
+    let Results { tables, report, logs, changed, standstills } = results;
     report.warnings().iter().for_each(|warning| write_stderr(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
@@ -116,7 +120,8 @@ fn run(
     files.replaces(StoredManifest::traces_besides(&files, &traces));
     files.keep(Some(&manifest)).map_err(writing)?;
     let folder = out.to_owned();
-    let summary = Summary::of(&tables);
+    let mut summary = Summary::of(&tables);
+    summary.standstills = standstills.into_iter().map(Into::into).collect();
     Ok((Finished { seed, folder, summary, work: Some(work) }, report))
 }
 
@@ -146,9 +151,14 @@ fn write_repeat(files: &mut RunFolder, changed: &Scenario, ipv6: bool) -> io::Re
     files.create(REPEAT)?.write_all((head + &text).as_bytes())
 }
 
+impl Hosts {
+    fn version(&self) -> Version {
+        if self.ipv6 { Version::V6 } else { Version::V4 }
+    }
+}
+
 fn options(seed: u64, hosts: &Hosts) -> Options {
-    let version = if hosts.ipv6 { Version::V6 } else { Version::V4 };
-    Options { seed, version, name: hosts.name.clone() }
+    Options { seed, version: hosts.version(), name: hosts.name.clone() }
 }
 
 /// Removes namespaces of killed runs. A failure is only a warning.
@@ -176,6 +186,10 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
     }
     let overrides = Overrides::parse(&arguments.set)?;
     let scenario = load_with(&arguments.file, &overrides)?;
+    let given = (arguments.file.as_path(), &*arguments.set);
+    if let Some(why) = not_emulated(&scenario, given, arguments.hosts.version())? {
+        return Err(Failure::Input(why));
+    }
     remove_leftovers();
     let control = Control::default();
     // Ignore Ctrl-C: the program receives it from the terminal.
@@ -239,6 +253,7 @@ impl From<EmulationError> for Failure {
     fn from(error: EmulationError) -> Self {
         match error {
             EmulationError::Input(what) => Self::Input(what),
+            refused @ EmulationError::Refused { .. } => Self::Input(refused.to_string()),
             EmulationError::System(what) => Self::Environment(what),
             EmulationError::Cancelled => {
                 Self::Interrupted("interrupted; nothing was written".to_owned())

@@ -14,7 +14,7 @@ use crate::output::counted;
 pub(crate) struct Summary {
     pub(crate) flows: Vec<Group>,
     pub(crate) links: Vec<Link>,
-    /// Of a simulation that has just run.
+    /// Of a run that has just ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) standstills: Vec<Standstill>,
 }

@@ -52,7 +52,7 @@ impl<'a> Emulation<'a> {
     /// name
     /// is active, or if the system refuses.
     pub fn new(scenario: &'a Scenario, options: Options) -> Result<Self, EmulationError> {
-        limits::check(scenario, options.version)?;
+        limits::check_fields(scenario, options.version)?;
         commands::check(scenario)?;
         if !rustix::process::geteuid().is_root() {
             return Err(EmulationError::System(

@@ -135,7 +135,7 @@ def measured(cell: Cell) -> Mapping[str, pl.DataFrame]:
 
 
 def _circumstances(folder: Path, load_before: float) -> pl.DataFrame:
-    """Kernel, load and, if the emulator ran, how late its packets and its applications were."""
+    """Kernel, load and, if the emulator ran, how late its packets were."""
     manifest = folder / "run.json"
     content = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
     work = content.get("work", {})
@@ -146,13 +146,8 @@ def _circumstances(folder: Path, load_before: float) -> pl.DataFrame:
             "load_after": [os.getloadavg()[0]],
             "lateness_p50_s": [work.get("lateness_p50_s")],
             "lateness_p99_s": [work.get("lateness_p99_s")],
-            "sending_lateness_p99_s": [work.get("sending_lateness_p99_s")],
         },
-        schema_overrides={
-            "lateness_p50_s": pl.Float64,
-            "lateness_p99_s": pl.Float64,
-            "sending_lateness_p99_s": pl.Float64,
-        },
+        schema_overrides={"lateness_p50_s": pl.Float64, "lateness_p99_s": pl.Float64},
     )
 
 
@@ -165,11 +160,4 @@ def circumstances(tables: pl.DataFrame) -> str:
     if late.is_empty():
         return f"{text}."
     micros = max(late) * 1e6
-    text = f"{text}; 99 % of the packets left the emulator within {micros:.0f} μs of their time"
-    # Runs kept from before have no such column.
-    if "sending_lateness_p99_s" not in tables.columns:
-        return f"{text}."
-    sent = tables["sending_lateness_p99_s"].drop_nulls()
-    if sent.is_empty():
-        return f"{text}."
-    return f"{text}, and 99 % of the units were sent within {max(sent) * 1e6:.0f} μs of theirs."
+    return f"{text}; 99 % of the packets left the emulator within {micros:.0f} μs of their time."

@@ -336,6 +336,11 @@ impl Tcp {
         (micros > 0 && micros < u32::MAX).then(|| Duration::from_micros(u64::from(micros)))
     }
 
+    /// Whether the connection is open and all that was written has been acknowledged.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.sink.is_some() && self.failed.is_none() && self.acknowledged() == self.written
+    }
+
     pub(crate) fn is_started(&self) -> bool {
         self.is_started
     }
