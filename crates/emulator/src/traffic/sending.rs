@@ -86,7 +86,10 @@ impl Due {
 
     /// A call that began at `called` wrote all bytes before `written`.
     pub(crate) fn written(&mut self, sending: &mut Sending, called: Time, written: u64) {
-        while let Some((_, due)) = self.waiting.pop_front_if(|(first, _)| *first < written) {
+        while let Some(&(first, due)) = self.waiting.front()
+            && first < written
+        {
+            self.waiting.pop_front();
             sending.note(called, due);
         }
     }
