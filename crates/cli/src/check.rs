@@ -1,7 +1,10 @@
 //! `ontempo check`: describes a scenario, or lists its errors.
 
+use std::path::Path;
+
+use ontempo_emulator::{EmulationError, Version};
 use ontempo_scenario::model::Scenario;
-use ontempo_scenario::{Overrides, ScenarioError, load_with};
+use ontempo_scenario::{Overrides, ScenarioError, load_with, located};
 use ontempo_simulator::{SetupError, Simulation};
 
 use crate::arguments::{Check, Input};
@@ -26,9 +29,35 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     if arguments.input.json {
         return emit(&scenario.canonical());
     }
-    let only =
-        not_simulated.map(|sentence| format!("\n{}\n", wrapped(&sentence, 2))).unwrap_or_default();
+    let given = (arguments.input.file.as_path(), &*arguments.input.set);
+    let not_emulated = not_emulated(&scenario, given, Version::V4)?;
+    let only = [not_simulated, not_emulated].into_iter().flatten();
+    let only: String = only.map(|sentence| format!("\n{}\n", wrapped(&sentence, 2))).collect();
     emit(&(scenario.explain() + &only))
+}
+
+/// What of `scenario`, from this file with these values set, only a simulation supports, with file, line and
+/// field; `None` if it can be emulated, as far as that does not depend on the machine.
+pub(crate) fn not_emulated(
+    scenario: &Scenario,
+    (file, set): (&Path, &[String]),
+    version: Version,
+) -> Result<Option<String>, Failure> {
+    let error = match ontempo_emulator::check(scenario, version) {
+        Ok(()) => return Ok(None),
+        Err(error) => error,
+    };
+    let EmulationError::Refused { what, problems } = &error else { return Err(error.into()) };
+    let overrides = Overrides::parse(set)?;
+    Ok(Some(match located(file, &overrides, problems).as_deref() {
+        Ok([problem]) => format!("{what}: {problem}"),
+        Ok(problems) => {
+            let lines: Vec<String> = problems.iter().map(|one| format!("  {one}")).collect();
+            format!("{what}:\n{}", lines.join("\n"))
+        }
+        // A pipe is read once.
+        Err(_) => error.to_string(),
+    }))
 }
 
 /// Sentences about links over which nothing passes until the end of the run.

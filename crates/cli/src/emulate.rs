@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ontempo_emulator::{
-    Control, Emulation, EmulationError, ForwardingReport, Options, Results, Version,
+    Control, Emulation, EmulationError, ForwardingReport, Lateness, Options, Results, Version,
 };
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Overrides, load_with};
@@ -15,11 +15,11 @@ use ontempo_simulator::{REPEAT, RunFolder};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::{Emulate, Hosts, Shell};
-use crate::check::load;
+use crate::check::{load, not_emulated};
 use crate::control::Control as Commands;
 use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
-use crate::manifest::{Manifest, StoredManifest, WorkEntry};
+use crate::manifest::{EmulatedWork, Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
 use crate::place::begin_run;
 use crate::progress::RealTimeProgress;
@@ -36,6 +36,10 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let seed = arguments.seed.unwrap_or(scenario.seed);
     let runs = seeds::runs(arguments.seeds.as_ref(), seed, &arguments.out);
     let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
+    let given = (arguments.input.file.as_path(), &*arguments.input.set);
+    if let Some(why) = not_emulated(&scenario, given, arguments.hosts.version())? {
+        return Err(Failure::Input(why));
+    }
     if !arguments.any_size {
         require_bearable_in_emulation(&scenario)?;
     }
@@ -97,7 +101,7 @@ fn run(
         }
         ended => ended?,
     };
-    let Results { tables, report, logs, changed } = results;
+    let Results { tables, report, logs, changed, standstills } = results;
     report.warnings().iter().for_each(|warning| write_stderr(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
@@ -107,10 +111,17 @@ fn run(
     if let Some(changed) = changed {
         write_repeat(&mut files, &changed, arguments.hosts.ipv6).map_err(writing)?;
     }
-    let manifest = Manifest::new(scenario, seed, &tables, work(&report), &traces).to_text()?;
+    let work = work(&report);
+    let entry = WorkEntry::Emulated(work.clone());
+    let mut summary = Summary::of(&tables);
+    summary.standstills = standstills.into_iter().map(Into::into).collect();
+    let mut manifest = Manifest::new(scenario, seed, &tables, entry, &traces);
+    manifest.standstills = &summary.standstills;
+    let manifest = manifest.to_text()?;
     files.replaces(StoredManifest::traces_besides(&files, &traces));
     files.keep(Some(&manifest)).map_err(writing)?;
-    Ok((Finished { seed, folder: out.to_owned(), summary: Summary::of(&tables) }, report))
+    let folder = out.to_owned();
+    Ok((Finished { seed, folder, summary, work: Some(work) }, report))
 }
 
 /// Takes commands for `emulation`, and says how to give some.
@@ -139,9 +150,14 @@ fn write_repeat(files: &mut RunFolder, changed: &Scenario, ipv6: bool) -> io::Re
     files.create(REPEAT)?.write_all((head + &text).as_bytes())
 }
 
+impl Hosts {
+    fn version(&self) -> Version {
+        if self.ipv6 { Version::V6 } else { Version::V4 }
+    }
+}
+
 fn options(seed: u64, hosts: &Hosts) -> Options {
-    let version = if hosts.ipv6 { Version::V6 } else { Version::V4 };
-    Options { seed, version, name: hosts.name.clone() }
+    Options { seed, version: hosts.version(), name: hosts.name.clone() }
 }
 
 /// Removes namespaces of killed runs. A failure is only a warning.
@@ -169,6 +185,10 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
     }
     let overrides = Overrides::parse(&arguments.set)?;
     let scenario = load_with(&arguments.file, &overrides)?;
+    let given = (arguments.file.as_path(), &*arguments.set);
+    if let Some(why) = not_emulated(&scenario, given, arguments.hosts.version())? {
+        return Err(Failure::Input(why));
+    }
     remove_leftovers();
     let control = Control::default();
     // Ignore Ctrl-C: the program receives it from the terminal.
@@ -195,23 +215,36 @@ fn hosts(emulation: &Emulation<'_>) -> String {
     emulation.hosts().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn work(report: &ForwardingReport) -> WorkEntry {
-    WorkEntry::Emulated {
+fn work(report: &ForwardingReport) -> EmulatedWork {
+    let late = |lateness: &Lateness, share| lateness.quantile(share).as_secs_f64();
+    let ForwardingReport { lateness, sending, .. } = report;
+    EmulatedWork {
         packets: report.packets,
         refused_packets: report.refused,
-        lateness_p50_s: report.lateness.quantile(0.5).as_secs_f64(),
-        lateness_p99_s: report.lateness.quantile(0.99).as_secs_f64(),
+        lateness_p50_s: late(lateness, 0.5),
+        lateness_p99_s: late(lateness, 0.99),
+        lateness_max_s: lateness.most().as_secs_f64(),
+        units: sending.count(),
+        sending_lateness_p50_s: late(sending, 0.5),
+        sending_lateness_p99_s: late(sending, 0.99),
+        sending_lateness_max_s: sending.most().as_secs_f64(),
     }
 }
 
-/// One sentence about the emulator's own delay of packets.
+/// Sentences about how late packets left the network, and applications sent.
 fn forwarded(report: &ForwardingReport) -> String {
-    let late = |share| report.lateness.quantile(share);
+    let late = |lateness: &Lateness| {
+        let [median, most_of] = [0.5, 0.99].map(|share| lateness.quantile(share));
+        format!("median {median}, 99th percentile {most_of}, at most {}", lateness.most())
+    };
+    let units = match report.sending.count() {
+        0 => "no unit had a time at which to be sent.".to_owned(),
+        units => format!("lateness of {units} units sent: {}.", late(&report.sending)),
+    };
     format!(
-        "{} packets forwarded; lateness of the emulator: median {}, 99th percentile {}.",
+        "{} packets forwarded; lateness of the emulator: {}.\nApplications: {units}",
         report.packets,
-        late(0.5),
-        late(0.99)
+        late(&report.lateness),
     )
 }
 
@@ -219,6 +252,7 @@ impl From<EmulationError> for Failure {
     fn from(error: EmulationError) -> Self {
         match error {
             EmulationError::Input(what) => Self::Input(what),
+            refused @ EmulationError::Refused { .. } => Self::Input(refused.to_string()),
             EmulationError::System(what) => Self::Environment(what),
             EmulationError::Cancelled => {
                 Self::Interrupted("interrupted; nothing was written".to_owned())

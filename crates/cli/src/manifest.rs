@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::summary::Standstill;
 
+/// What the emulator is called there.
+const EMULATOR: &str = "emulator";
+
 /// The manifest of a run. A simulation of the same scenario and seed gives the same text, so it has
 /// no time stamp, host or wall clock duration.
 #[derive(Serialize)]
@@ -42,7 +45,25 @@ pub(crate) enum WorkEntry {
     /// In virtual time.
     Simulated { events: u64, most_packets_under_way: u64 },
     /// In real time.
-    Emulated { packets: u64, refused_packets: u64, lateness_p50_s: f64, lateness_p99_s: f64 },
+    Emulated(EmulatedWork),
+}
+
+/// The work of an emulated run, and how late packets and units were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EmulatedWork {
+    pub(crate) packets: u64,
+    pub(crate) refused_packets: u64,
+    /// Of packets that left the network.
+    pub(crate) lateness_p50_s: f64,
+    pub(crate) lateness_p99_s: f64,
+    pub(crate) lateness_max_s: f64,
+    /// Units that applications sent, which had a due time and were not prevented.
+    pub(crate) units: u64,
+    /// Of those.
+    pub(crate) sending_lateness_p50_s: f64,
+    pub(crate) sending_lateness_p99_s: f64,
+    pub(crate) sending_lateness_max_s: f64,
 }
 
 impl WorkEntry {
@@ -51,9 +72,7 @@ impl WorkEntry {
             Self::Simulated { .. } => {
                 Engine { name: "simulator", version: ontempo_simulator::VERSION }
             }
-            Self::Emulated { .. } => {
-                Engine { name: "emulator", version: ontempo_emulator::VERSION }
-            }
+            Self::Emulated(_) => Engine { name: EMULATOR, version: ontempo_emulator::VERSION },
         }
     }
 }
@@ -117,6 +136,17 @@ pub(crate) struct StoredManifest {
     pub(crate) standstills: Vec<Standstill>,
     #[serde(default)]
     traces: Vec<StoredTrace>,
+    /// Of a simulated run nothing is read.
+    #[serde(default)]
+    work: EmulatedWork,
+    #[serde(default)]
+    engine: StoredEngine,
+}
+
+#[derive(Default, Deserialize)]
+struct StoredEngine {
+    #[serde(default)]
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -125,6 +155,11 @@ struct StoredTrace {
 }
 
 impl StoredManifest {
+    /// The work of an emulated run.
+    pub(crate) fn emulated(&self) -> Option<EmulatedWork> {
+        (self.engine.name == EMULATOR).then(|| self.work.clone())
+    }
+
     /// Reads the manifest in `folder`; `None` if it does not exist.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Failure> {
         let path = folder.join(MANIFEST);

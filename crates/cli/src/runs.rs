@@ -11,7 +11,7 @@ use ontempo_scenario::model::Scenario;
 use ontempo_simulator::{Control, RunFolder, Simulation};
 
 use crate::failure::Failure;
-use crate::manifest::{Manifest, StoredManifest, TraceEntry, WorkEntry};
+use crate::manifest::{EmulatedWork, Manifest, StoredManifest, TraceEntry, WorkEntry};
 use crate::place::begin_run;
 use crate::progress::Progress;
 use crate::summary::Summary;
@@ -38,6 +38,8 @@ pub(crate) struct Finished {
     pub(crate) seed: u64,
     pub(crate) folder: PathBuf,
     pub(crate) summary: Summary,
+    /// Of an emulated run.
+    pub(crate) work: Option<EmulatedWork>,
 }
 
 /// The finished runs, in the order of the plan, and why others are missing.
@@ -193,6 +195,6 @@ impl Written<'_> {
         let Self { seed, folder, mut files, manifest, traces, summary } = self;
         files.replaces(StoredManifest::traces_besides(&files, &traces));
         files.keep(Some(&manifest)).map_err(|error| Failure::writing(&error))?;
-        Ok(Finished { seed, folder: folder.to_owned(), summary })
+        Ok(Finished { seed, folder: folder.to_owned(), summary, work: None })
     }
 }

@@ -89,7 +89,11 @@ pub(crate) fn text(title: &str, finished: &[Finished], out: &Path, more: Option<
 pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> serde_json::Value {
     let entry = |run: &Finished| {
         let folder = run.folder.to_string_lossy();
-        json!({ "seed": run.seed, "folder": folder, "summary": run.summary })
+        let mut entry = json!({ "seed": run.seed, "folder": folder, "summary": run.summary });
+        if let Some(work) = &run.work {
+            entry["work"] = json!(work);
+        }
+        entry
     };
     let runs: Vec<_> = finished.iter().map(entry).collect();
     let mut document = json!({ "title": title, "complete": complete, "runs": runs });

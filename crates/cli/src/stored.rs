@@ -69,5 +69,5 @@ fn read(folder: PathBuf, manifest: &StoredManifest) -> Result<Finished, Failure>
     // The packet table may be large, and only the link names are needed.
     tables.push(read_column(&folder, &PACKETS, "link")?);
     let summary = Summary { standstills: manifest.standstills.clone(), ..Summary::of(&tables) };
-    Ok(Finished { seed: manifest.seed, summary, folder })
+    Ok(Finished { seed: manifest.seed, summary, folder, work: manifest.emulated() })
 }

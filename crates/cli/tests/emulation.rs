@@ -6,7 +6,7 @@ mod emulated;
 
 use arrow_array::Array;
 use common::{Place, Ran, interrupt, wait_until};
-use emulated::{can_emulate, captured, counts, milliseconds, numbers, shell, table};
+use emulated::{can_emulate, captured, counts, milliseconds, numbers, run_name, shell, table};
 use ontempo_testing::require_programs;
 
 /// One flow of each kind that has no need of the link's whole rate.
@@ -350,4 +350,91 @@ fn a_trace_has_every_packet_that_left_the_link_whole_and_with_its_time() {
     let place = Place::new("no-trace", QUIET);
     let unknown = ["emulate", "s.toml", "--out", "out", "--trace", "botleneck"];
     place.run(&unknown).fails(2, &["--trace", "did you mean `bottleneck`"]);
+}
+
+/// The threads of a process that run with real-time priority (`SCHED_FIFO`), each by its priority.
+fn real_time_priorities(process: u32) -> Vec<u32> {
+    let folder = format!("/proc/{process}/task");
+    let threads = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let priority = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        let (_, fields) = text.rsplit_once(") ")?;
+        // Field 40 of proc_pid_stat(5) is the priority, 41 the class; the first here is field 3.
+        let fields: Vec<u32> =
+            fields.split(' ').skip(37).take(2).filter_map(|field| field.parse().ok()).collect();
+        (fields.get(1) == Some(&1)).then(|| fields.first().copied())?
+    };
+    let mut found: Vec<u32> = threads.filter_map(priority).collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn applications_have_real_time_priority_below_that_of_the_network_and_a_run_tells_how_late_they_sent()
+ {
+    if !can_emulate() {
+        return;
+    }
+    let place = Place::new("sending", QUIET);
+    let json = place.path("json");
+    let run = run_name(&place);
+    let mut command =
+        place.command(&["emulate", "s.toml", "--json", "--out", "out", "--name", &run]);
+    let mut child = command
+        .stdout(std::fs::File::create(&json).expect("a file"))
+        .spawn()
+        .expect("the program starts");
+    let process = child.id();
+    wait_until("two threads", || real_time_priorities(process) == [1, 2]);
+    assert!(child.wait().expect("it ends").success());
+
+    let printed: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("output")).expect("JSON");
+    let work = &printed["runs"][0]["work"];
+    let manifest = std::fs::read(place.path("out/run.json")).expect("a manifest");
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+    assert_eq!(*work, manifest["work"]);
+    // 150 units of `a`, those of `b` since its connection is open, questions, answers and some pages.
+    let units = work["units"].as_u64().expect("a number");
+    assert!((280..1000).contains(&units), "{work}");
+    let late = ["p50", "p99", "max"]
+        .map(|which| work[format!("sending_lateness_{which}_s")].as_f64().expect("a time"));
+    assert!(late[0] <= late[1] && late[1] <= late[2] && late[2] < 3.0, "{work}");
+    let summary = place.run(&["summary", "out", "--json"]).json();
+    assert_eq!(summary["runs"][0]["work"], *work);
+}
+
+#[test]
+fn a_link_without_a_rate_to_the_end_is_named_with_what_waits_there() {
+    if !can_emulate() {
+        return;
+    }
+    let text = r#"
+duration = "2 s"
+[topology]
+kind = "dumbbell"
+access = { rate = "1 Gbit/s", delay = "1 ms" }
+[topology.bottleneck]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = { kind = "drop-tail", limit = "10 packets" }
+outages = [{ at = "500 ms", for = "9 s" }]
+[flows.v]
+application = { kind = "cbr", interval = "10 ms" }
+transport = { kind = "udp", packet = "500 B" }
+[flows.t]
+application = { kind = "ftp" }
+transport = { kind = "tcp" }
+start = "600 ms"
+"#;
+    let place = Place::new("standstill", text);
+    let json = place
+        .run(&["emulate", "s.toml", "--json", "--out", "out", "--name", &run_name(&place)])
+        .json();
+    let still = &json["runs"][0]["summary"]["standstills"];
+    assert_eq!(still.as_array().map(Vec::len), Some(2), "both directions: {json}");
+    assert_eq!((&still[0]["link"], &still[0]["since_s"]), (&"bottleneck".into(), &0.5.into()));
+    assert_eq!(still[0]["waiting_packets"], 10);
+    // The connection never opens.
+    assert_eq!(still[0]["unfinished_flows"], serde_json::json!({ "t": 1, "v": 1 }));
 }

@@ -202,3 +202,54 @@ fn the_help_of_each_command_has_an_example() {
     check_help(&place, &["adus"]);
     assert!(place.run(&["--help"]).succeeds().out.contains("130"));
 }
+
+#[test]
+fn what_routers_of_the_kernel_cannot_do_is_told_by_check_and_refused_with_its_line() {
+    let routers = "duration = \"2 s\"\nemulation = { routers = \"kernel\" }\n";
+    let network = |bottleneck: &str| {
+        format!(
+            "{routers}[topology]\nkind = \"dumbbell\"\naccess = {{ rate = \"1 Gbit/s\", delay = \"1 ms\" }}\n\
+             [topology.bottleneck]\n{bottleneck}\n[flows.v]\napplication = {{ kind = \"ftp\" }}\n\
+             transport = {{ kind = \"tcp\" }}\n"
+        )
+    };
+    let rate = "rate = \"8 Mbit/s\"\ndelay = \"20 ms\"\n";
+    let event = "[[events]]\nat = \"1 s\"\nlink = \"bottleneck\"\nset = { rate = \"1 Mbit/s\" }\n";
+    let outages = "outages = [{ at = \"1 s\", for = \"100 ms\" }]";
+    let cases = [
+        ("event", network(rate) + event, "s.toml:13: events[0]: the rate of the link `bottleneck`"),
+        (
+            "codel",
+            network(&format!("{rate}queue = {{ kind = \"codel\" }}")),
+            "s.toml:9: topology.bottleneck.queue:",
+        ),
+        ("outage", network(&format!("{rate}{outages}")), "s.toml:9: topology.bottleneck.outages:"),
+        ("profile", network("profile = \"wifi\""), "s.toml:7: topology.bottleneck.schedule:"),
+    ];
+    for (name, text, words) in cases {
+        let place = Place::new(&format!("routers-{name}"), &text);
+        let told = place.run(&["check", "s.toml"]);
+        told.succeeds();
+        // The sentence is broken into lines.
+        let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("the kernel's routers") && said.contains(words),
+            "{name}: {}",
+            told.out
+        );
+        place
+            .run(&["emulate", "s.toml", "--out", "out"])
+            .fails(2, &["the kernel's routers", words]);
+        place.run(&["shell", "./s.toml", "v.0.source", "--", "true"]).fails(2, &[words]);
+    }
+    let adus = network(rate)
+        .replace(routers, "duration = \"2 s\"\n")
+        .replace("kind = \"ftp\"", "kind = \"adus\", count = 10")
+        .replace("kind = \"tcp\"", "kind = \"adu\"");
+    let place = Place::new("routers-none", &adus);
+    let told = place.run(&["check", "s.toml"]);
+    let words = "s.toml:10: flows.v.application.kind: no kernel has an ADU transport";
+    let said = told.succeeds().out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(words), "{}", told.out);
+    place.run(&["emulate", "s.toml", "--out", "out"]).fails(2, &[words]);
+}

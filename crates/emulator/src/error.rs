@@ -3,13 +3,20 @@
 use std::fmt::{self, Display};
 
 use ontempo_elements::ElementError;
-use ontempo_scenario::ScenarioError;
+use ontempo_scenario::{FieldPath, ScenarioError};
 
 /// Why a scenario was not emulated, or not to its end.
 #[derive(Debug)]
 pub enum EmulationError {
     /// The scenario or an option is wrong, or needs something that only a simulation can do.
     Input(String),
+    /// The scenario has fields that only a simulation supports.
+    Refused {
+        /// What cannot be.
+        what: &'static str,
+        /// Each such field, and why; at least one.
+        problems: Vec<(FieldPath, String)>,
+    },
     /// Rights, programs or kernel features are missing on this machine, or a command of the
     /// scenario failed.
     System(String),
@@ -28,6 +35,11 @@ impl Display for EmulationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(what) | Self::System(what) => f.write_str(what),
+            Self::Refused { what, problems } => {
+                write!(f, "{what}:")?;
+                let between = if problems.len() == 1 { " " } else { "\n  " };
+                problems.iter().try_for_each(|(field, why)| write!(f, "{between}{field}: {why}"))
+            }
             Self::Cancelled => f.write_str("the emulation was cancelled"),
         }
     }

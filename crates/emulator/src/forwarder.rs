@@ -97,7 +97,7 @@ impl Forwarder {
     /// If waiting fails, or reading from an interface.
     pub(crate) fn run(mut self, end: Time, control: &Control) -> io::Result<Forwarded> {
         // Without CAP_SYS_NICE it runs at ordinary priority.
-        let realtime = sys::set_realtime_priority().is_ok();
+        let realtime = sys::set_realtime_priority(sys::FORWARDING_PRIORITY).is_ok();
         loop {
             let now = self.clock.now();
             if now >= end || control.is_cancelled() {

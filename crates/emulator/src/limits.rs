@@ -2,13 +2,13 @@
 
 use ontempo_foundation::Bytes;
 use ontempo_mechanisms::congestion::{CongestionName, UnknownCongestion, Value, World};
-use ontempo_scenario::Layout;
 use ontempo_scenario::model::{
     Application, Congestion, FlowGroup, Routers, Scenario, TcpProfile, TcpSpec, Topology, Transport,
 };
+use ontempo_scenario::{FieldPath, Layout};
 
 use crate::error::EmulationError;
-use crate::routers::Routed;
+use crate::routers::{Impossible, Routed};
 use crate::traffic::STAMP;
 use ontempo_runtime::Version;
 
@@ -80,30 +80,43 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
 /// Checks whether `scenario` can be emulated, as far as that does not depend on the machine.
 ///
 /// # Errors
-/// Names each part that only a simulation can run, and the reason.
+/// [`EmulationError::Refused`] names each field that only a simulation supports, and the reason.
 pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError> {
+    check_fields(scenario, version)?;
+    if scenario.emulation.routers == Routers::Modelled {
+        return Ok(());
+    }
+    // The flows of a group are on the same links.
+    let mut one_each = scenario.clone();
+    one_each.flows.values_mut().for_each(|group| group.count = group.count.min(1));
+    let layout = one_each.layout(scenario.seed)?;
+    routed(&one_each, &layout).map(|_| ())
+}
+
+/// The same, without what needs the scenario's layout.
+pub(crate) fn check_fields(scenario: &Scenario, version: Version) -> Result<(), EmulationError> {
     let mut problems = Vec::new();
     let flows: u64 = scenario.flows.values().map(|group| u64::from(group.count)).sum();
     if flows > MAX_FLOWS {
-        problems.push(format!(
-            "flows: {flows} are too many to be emulated, since each has namespaces of its own; at \
-             most {MAX_FLOWS} will do"
-        ));
+        let why = format!(
+            "{flows} are too many to be emulated, since each has namespaces of its own; at most \
+             {MAX_FLOWS} will do"
+        );
+        problems.push((FieldPath::root("flows"), why));
     }
     if let Topology::Graph { links } = &scenario.topology
         && links.is_empty()
     {
-        problems.push("topology.links: there is none".to_owned());
+        problems.push((FieldPath::root("topology").key("links"), "there is none".to_owned()));
     }
     for (name, group) in &scenario.flows {
         let found = of_group(group, version);
-        problems
-            .extend(found.into_iter().map(|(field, why)| format!("flows.{name}.{field}: {why}")));
+        problems.extend(found.into_iter().map(|(fields, why)| {
+            let path = FieldPath::root("flows").key(name);
+            (fields.split('.').fold(path, |path, field| path.key(field)), why)
+        }));
     }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(refused("this scenario can only be simulated", &problems))
+    refuse("this scenario can only be simulated", problems)
 }
 
 /// The routers of `layout` if the kernel routes; otherwise `None`.
@@ -114,20 +127,31 @@ pub(crate) fn routed(
     scenario: &Scenario,
     layout: &Layout,
 ) -> Result<Option<Routed>, EmulationError> {
-    match scenario.emulation.routers {
-        Routers::Modelled => Ok(None),
-        Routers::Kernel => Routed::new(layout).map(Some).map_err(|problems| {
-            let what = "the kernel's routers (emulation.routers = \"kernel\") cannot do this";
-            refused(what, &problems)
-        }),
+    if scenario.emulation.routers == Routers::Modelled {
+        return Ok(None);
     }
+    let impossible = match Routed::new(layout) {
+        Ok(routed) => return Ok(Some(routed)),
+        Err(impossible) => impossible,
+    };
+    let mut problems: Vec<(FieldPath, String)> = Vec::new();
+    for Impossible { link, field, why } in impossible {
+        let path = match field {
+            None => scenario.path_of_change(&link),
+            Some(field @ "reservations") => FieldPath::root(field),
+            Some(field) => scenario.path_of_link(&link).key(field),
+        };
+        // Several links may have one description.
+        if problems.iter().all(|(known, _)| *known != path) {
+            problems.push((path, why));
+        }
+    }
+    let what = "the kernel's routers (emulation.routers = \"kernel\") cannot do this";
+    refuse(what, problems).map(|()| None)
 }
 
-fn refused(what: &str, problems: &[String]) -> EmulationError {
-    EmulationError::Input(match problems {
-        [problem] => format!("{what}: {problem}"),
-        several => format!("{what}:\n  {}", several.join("\n  ")),
-    })
+fn refuse(what: &'static str, problems: Vec<(FieldPath, String)>) -> Result<(), EmulationError> {
+    if problems.is_empty() { Ok(()) } else { Err(EmulationError::Refused { what, problems }) }
 }
 
 fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String)> {

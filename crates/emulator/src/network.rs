@@ -442,17 +442,18 @@ impl Network {
             if self.watches[link].as_ref().is_none_or(|watch| !watch.counts_lengths()) {
                 continue;
             }
-            let waiting = match element {
-                Element::Link(link) => link.occupancy(now).packets,
-                Element::Scheduled(link) => link.occupancy().packets,
-            };
-            self.samples.push((now, link, waiting.get()));
+            self.samples.push((now, link, waiting(element, now)));
         }
         if let Some(next) = self.spans.sample_every.map(|every| now + every)
             && next < self.spans.end
         {
             self.push(next, Event::Sample);
         }
+    }
+
+    /// Packets waiting at a link.
+    pub(crate) fn waiting(&mut self, link: usize, now: Time) -> u64 {
+        self.elements.get_mut(link).map_or(0, |element| waiting(element, now))
     }
 
     /// Replaces the schedule of a link, after everything due by `now` was processed; false if the link
@@ -475,6 +476,14 @@ impl Network {
         };
         self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one))).collect()
     }
+}
+
+fn waiting(element: &mut Element, now: Time) -> u64 {
+    let occupancy = match element {
+        Element::Link(link) => link.occupancy(now),
+        Element::Scheduled(link) => link.occupancy(),
+    };
+    occupancy.packets.get()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use ontempo_scenario::Layout;
 
 use crate::lateness::Lateness;
 
-/// A 99th percentile of lateness above this yields a warning.
+/// A 99th percentile of lateness above this yields a warning, of packets as of units.
 const NOTABLY_LATE: Duration = Duration::from_micros(500);
 
 /// Packets that the fastest link may send between two ticks of the clock; with more, departure
@@ -25,8 +25,11 @@ pub struct ForwardingReport {
     pub broken: Vec<String>,
     /// Delivery time minus due time, over all packets.
     pub lateness: Lateness,
-    /// Whether the forwarding thread ran with real-time priority (`SCHED_FIFO`).
+    /// Whether the threads that forward and that serve applications ran with real-time priority (`SCHED_FIFO`).
     pub realtime: bool,
+    /// Over all units that an application sent and nothing prevented from being sent: the time at
+    /// which the call to send began minus the time at which the unit was due.
+    pub sending: Lateness,
 }
 
 impl ForwardingReport {
@@ -35,8 +38,8 @@ impl ForwardingReport {
         let mut warnings = Vec::new();
         if !self.realtime {
             warnings.push(
-                "the forwarding thread got no real-time priority (CAP_SYS_NICE is missing), so that \
-                 packets may be late"
+                "the emulator's threads got no real-time priority (CAP_SYS_NICE is missing), so that \
+                 packets may be late, and units sent late"
                     .to_owned(),
             );
         }
@@ -45,6 +48,14 @@ impl ForwardingReport {
             warnings.push(format!(
                 "this machine was too slow or too busy for the rates of this scenario: 1 % of the \
                  packets left more than {late} late"
+            ));
+        }
+        let late = self.sending.quantile(0.99);
+        if late > NOTABLY_LATE {
+            warnings.push(format!(
+                "this machine was too busy for the applications of this scenario: 1 % of their units were \
+                 sent more than {late} late, so that units which came late may be the machine's doing and \
+                 not the network's"
             ));
         }
         let broken = self.broken.iter();
@@ -88,6 +99,7 @@ mod tests {
             broken: Vec::new(),
             lateness: Lateness::default(),
             realtime: true,
+            sending: Lateness::default(),
         }
     }
 
@@ -122,5 +134,18 @@ mod tests {
         let [warning] = &report.warnings()[..] else { panic!("{:?}", report.warnings()) };
         assert!(warning.contains("2 ms late"), "{warning}");
         assert_eq!(fine().warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn units_sent_late_give_a_warning_of_their_own() {
+        let mut report = fine();
+        for late in 0..99 {
+            report.sending.note(Duration::from_micros(late));
+        }
+        report.sending.note(Duration::from_millis(14));
+        assert_eq!(report.warnings(), [""; 0], "1 % is late, not more");
+        report.sending.note(Duration::from_millis(14));
+        let [warning] = &report.warnings()[..] else { panic!("{:?}", report.warnings()) };
+        assert!(warning.contains("sent more than 14 ms late"), "{warning}");
     }
 }

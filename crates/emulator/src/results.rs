@@ -2,19 +2,19 @@
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, ReactionRow, ResultTable, Rows, capacity_rows, change_rows, drop_name,
-    interval_rows, message_rows, playout_rows,
+    Cell, Flow, FlowRow, ReactionRow, ResultTable, Rows, Standstill, by_group, capacity_rows,
+    change_rows, drop_name, interval_rows, message_rows, playout_rows, stands_still_since,
 };
-use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{
     ADUS, CAPACITY, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
 };
+use ontempo_scenario::{LaidFlow, LaidLink, Layout};
 
 use crate::commands::Log;
 use crate::forwarder::Forwarded;
 use crate::report::ForwardingReport;
-use crate::traffic::{Agent, Tcp, Traffic};
+use crate::traffic::{Agent, Served, Tcp, Traffic};
 
 /// Results of a run.
 #[derive(Debug)]
@@ -28,6 +28,16 @@ pub struct Results {
     /// If links could be changed while it ran: the scenario with the changes as events, and with the
     /// seed of the run, so that another run repeats it.
     pub changed: Option<Scenario>,
+    /// Links over which nothing passes from some time to the end of the run.
+    pub standstills: Vec<Standstill>,
+}
+
+/// What the threads of a run leave.
+pub(crate) struct Ran {
+    pub(crate) forwarded: Forwarded,
+    pub(crate) served: Served,
+    pub(crate) traffic: Traffic,
+    pub(crate) logs: Vec<Log>,
 }
 
 /// A run that has reached its end.
@@ -48,13 +58,12 @@ pub(crate) fn collect(
     scenario: &Scenario,
     layout: &Layout,
     changed: Option<Scenario>,
-    forwarded: Forwarded,
-    traffic: Traffic,
-    logs: Vec<Log>,
+    ran: Ran,
 ) -> Results {
+    let Ran { forwarded, served, traffic, logs } = ran;
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
-    let run = Run { scenario, layout, changed, forwarded, traffic, end, span };
+    let mut run = Run { scenario, layout, changed, forwarded, traffic, end, span };
     let tables = [
         run.flows(),
         run.links(),
@@ -69,16 +78,18 @@ pub(crate) fn collect(
         run.capacity(),
     ];
     let broken = run.broken();
+    let standstills = run.standstills();
     let (forwarded, changed) = (run.forwarded, run.changed);
     let report = ForwardingReport {
         packets: forwarded.network.forwarded,
         refused: forwarded.refused,
         unroutable: forwarded.network.unroutable,
         lateness: forwarded.lateness,
-        realtime: forwarded.realtime,
+        realtime: forwarded.realtime && served.realtime,
+        sending: served.lateness,
         broken,
     };
-    Results { tables: tables.map(Rows::finish).into(), report, logs, changed }
+    Results { tables: tables.map(Rows::finish).into(), report, logs, changed, standstills }
 }
 
 impl Run<'_> {
@@ -105,6 +116,34 @@ impl Run<'_> {
             Some(format!("{}.{}: {error}", flow.group, flow.index))
         };
         self.tcp().filter_map(why).collect()
+    }
+
+    fn standstills(&mut self) -> Vec<Standstill> {
+        let flows = self.layout.flows.iter().enumerate();
+        let unfinished: Vec<_> = flows
+            .filter(|(number, laid)| {
+                let agent = self.traffic.agents[*number].as_ref();
+                let is_finished = agent.and_then(Agent::tcp).is_some_and(Tcp::is_acknowledged);
+                !is_finished && laid.start < self.end
+            })
+            .map(|(_, laid)| laid)
+            .collect();
+        let network = &mut self.forwarded.network;
+        let (end, groups) = (self.end, &self.layout.groups);
+        let of = |(place, link): (usize, &LaidLink)| {
+            let since = stands_still_since(link.schedule.as_deref()?, end)?;
+            let crosses =
+                |flow: &&&LaidFlow| flow.forward.contains(&place) || flow.reverse.contains(&place);
+            let crossing = unfinished.iter().filter(crosses);
+            let crossing = crossing.map(|flow| groups[flow.group].as_str());
+            Some(Standstill {
+                link: link.name.clone(),
+                since,
+                waiting: network.waiting(place, end),
+                unfinished: by_group(crossing),
+            })
+        };
+        self.layout.links.iter().enumerate().filter_map(of).collect()
     }
 
     fn flows(&self) -> Rows {

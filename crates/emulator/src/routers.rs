@@ -44,10 +44,21 @@ pub(crate) struct Routed {
     graph: Graph,
 }
 
+/// What routers of the kernel cannot do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Impossible {
+    pub(crate) link: String,
+    /// The link's field at fault; `None` for that which makes it change.
+    pub(crate) field: Option<&'static str>,
+    pub(crate) why: String,
+}
+
 impl Routed {
-    /// One sentence for each part of `layout` that kernel routers do not support.
-    /// One sentence for each part of `layout` that routers of the kernel cannot do.
-    pub(crate) fn new(layout: &Layout) -> Result<Self, Vec<String>> {
+    /// A layout whose routers are the kernel's.
+    ///
+    /// # Errors
+    /// Each part of `layout` that they cannot do.
+    pub(crate) fn new(layout: &Layout) -> Result<Self, Vec<Impossible>> {
         let mut namespaces = hosts(layout);
         let mut is_host = vec![false; layout.nodes.len()];
         namespaces.iter().for_each(|host| is_host[host.node] = true);
@@ -61,69 +72,97 @@ impl Routed {
             .map(|(place, link)| ((link.from, link.to), place))
             .collect();
         let mut problems = Vec::new();
+        let mut refuse = |link: &LaidLink, field: Option<&'static str>, why: String| {
+            problems.push(Impossible { link: link.name.clone(), field, why });
+        };
         let mut opposite = Vec::with_capacity(layout.links.len());
         for link in &layout.links {
             match ways.get(&(link.to, link.from)) {
                 Some(back) => opposite.push(*back),
-                None => problems.push(format!(
-                    "the link `{}` has none back, which an interface needs; leave out duplex = \
-                     false",
-                    link.name
-                )),
+                None => refuse(
+                    link,
+                    Some("duplex"),
+                    format!(
+                        "the link `{}` has none back, which an interface needs; leave out duplex = \
+                         false",
+                        link.name
+                    ),
+                ),
             }
         }
         let graph = Graph::new(layout);
         let routed = Self { layout: layout.clone(), namespaces, opposite, is_host, graph };
         for link in layout.links.iter().filter(|link| routed.is_shaped(link)) {
-            problems.extend(leaf(&link.queue).err().map(|kind| {
-                format!(
+            if let Err(kind) = leaf(&link.queue) {
+                let why = format!(
                     "the queue of the link `{}` would be HTB's, which has no {kind}; write \
                      queue = {{ kind = \"drop-tail\", limit = \"50 packets\" }}",
                     link.name
-                )
-            }));
+                );
+                refuse(link, Some("queue"), why);
+            }
         }
         let reserved: BTreeSet<usize> = layout.reservations.iter().map(|one| one.link).collect();
         for link in reserved.into_iter().map(|link| &layout.links[link]) {
             if routed.is_shaped(link) {
-                problems.push(format!(
-                    "reservations on the link `{}` are RSVP's to make, or those of `tc class add`; \
+                refuse(
+                    link,
+                    Some("reservations"),
+                    format!(
+                        "reservations on the link `{}` are RSVP's to make, or those of `tc class add`; \
                      leave out [[reservations]]",
-                    link.name
-                ));
+                        link.name
+                    ),
+                );
             }
         }
         let varying = layout.links.iter().filter(|link| link.schedule.is_some());
         for link in varying.filter(|link| routed.is_shaped(link)) {
-            problems.push(format!(
-                "the rate of the link `{}` would be HTB's, which does not change during a run: HTB has \
+            refuse(
+                link,
+                None,
+                format!(
+                    "the rate of the link `{}` would be HTB's, which does not change during a run: HTB has \
                  no rate of zero for an outage, and reservations below it keep the rates they were given; \
                  leave out its schedule, outages and events, or routers = \"kernel\"",
-                link.name
-            ));
+                    link.name
+                ),
+            );
         }
         let policed = layout.links.iter().filter(|link| link.policer.is_some());
         for link in policed.filter(|link| routed.is_shaped(link)) {
-            problems.push(format!(
-                "the policer of the link `{}` would stand behind HTB's queue; leave it out, or \
+            refuse(
+                link,
+                Some("policer"),
+                format!(
+                    "the policer of the link `{}` would stand behind HTB's queue; leave it out, or \
                  routers = \"kernel\"",
-                link.name
-            ));
+                    link.name
+                ),
+            );
         }
         for link in layout.links.iter().filter(|link| link.duplicate > 0.0 || link.corrupt > 0.0) {
-            problems.push(format!(
-                "behind a router of the kernel it is not known which packets the link `{}` copied or \
+            refuse(
+                link,
+                Some(if link.duplicate > 0.0 { "duplicate" } else { "corrupt" }),
+                format!(
+                    "behind a router of the kernel it is not known which packets the link `{}` copied or \
                  corrupted; leave out duplicate and corrupt, or routers = \"kernel\"",
-                link.name
-            ));
+                    link.name
+                ),
+            );
         }
         let aggregated = layout.links.iter().filter(|link| link.aggregation.is_some());
         for link in aggregated.filter(|link| routed.is_shaped(link)) {
-            problems.push(format!(
-                "the transmitter of the link `{}` would be HTB, which sends no aggregates; leave out \
+            refuse(
+                link,
+                Some("aggregation"),
+                format!(
+                    "the transmitter of the link `{}` would be HTB, which sends no aggregates; leave out \
                  aggregation, or routers = \"kernel\"",
-                link.name
-            ));
+                    link.name
+                ),
+            );
         }
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
@@ -362,8 +401,8 @@ mod tests {
             r#"{ from = "r1", to = "x", rate = "1 Mbit/s", delay = "1 ms", duplex = false },"#;
         let layout = layout(queue, one_way);
         let problems = Routed::new(&layout).err().expect("problems");
-        assert!(problems[0].contains("`r1 -> x` has none back"), "{problems:?}");
-        assert!(problems.iter().any(|one| one.contains("no CoDel")), "{problems:?}");
+        assert!(problems[0].why.contains("`r1 -> x` has none back"), "{problems:?}");
+        assert!(problems.iter().any(|one| one.why.contains("no CoDel")), "{problems:?}");
     }
 
     #[test]
@@ -380,7 +419,7 @@ mod tests {
             Routed::new(&layout).map(|_| ())
         };
         let problems = routed("r1 -> a-router-of-long-name").expect_err("HTB cannot change");
-        assert!(problems[0].contains("does not change during a run"), "{problems:?}");
+        assert!(problems[0].why.contains("does not change during a run"), "{problems:?}");
         assert_eq!(routed("a -> r1"), Ok(()));
     }
 
@@ -394,7 +433,7 @@ mod tests {
             Routed::new(&layout).map(|_| ())
         };
         let problems = routed(&TESTBED.replace("QUEUE", &shaped)).expect_err("behind HTB");
-        assert!(problems[0].contains("behind HTB's queue"), "{problems:?}");
+        assert!(problems[0].why.contains("behind HTB's queue"), "{problems:?}");
         let access = format!("delay = \"50 us\"{policer}");
         let text = TESTBED.replace("QUEUE", r#"{ kind = "drop-tail" }"#);
         assert_eq!(routed(&text.replace("delay = \"50 us\"", &access)), Ok(()));

@@ -17,11 +17,11 @@ use crate::forwarder::{Forwarded, Forwarder};
 use crate::namespace::Namespaces;
 use crate::network::Spans;
 use crate::report::coarse_clock;
-use crate::results::{self, Results};
+use crate::results::{self, Ran, Results};
 use crate::routers::Routed;
 use crate::routes::Host;
 use crate::trace::{Tap, Trace};
-use crate::traffic::{Traffic, serve};
+use crate::traffic::{Served, Traffic, serve};
 use crate::{Control, Options, limits};
 
 /// From the end of setting up to the start of the run, so that all threads wait for it.
@@ -52,7 +52,7 @@ impl<'a> Emulation<'a> {
     /// name
     /// is active, or if the system refuses.
     pub fn new(scenario: &'a Scenario, options: Options) -> Result<Self, EmulationError> {
-        limits::check(scenario, options.version)?;
+        limits::check_fields(scenario, options.version)?;
         commands::check(scenario)?;
         if !rustix::process::geteuid().is_root() {
             return Err(EmulationError::System(
@@ -138,7 +138,7 @@ impl<'a> Emulation<'a> {
         }
         let ran = run_all(forwarder, &mut traffic, tasks, clock, end, control);
         let changed = links.map(Links::end);
-        let (forwarded, logs) = ran?;
+        let (forwarded, served, logs) = ran?;
         if control.is_cancelled() {
             return Err(EmulationError::Cancelled);
         }
@@ -147,7 +147,8 @@ impl<'a> Emulation<'a> {
             self.layout.links = links;
             scenario
         });
-        Ok(results::collect(self.scenario, &self.layout, changed, forwarded, traffic, logs))
+        let ran = Ran { forwarded, served, traffic, logs };
+        Ok(results::collect(self.scenario, &self.layout, changed, ran))
     }
 
     fn forwarder(&mut self, spans: Spans, clock: Clock) -> Result<Forwarder, EmulationError> {
@@ -219,7 +220,7 @@ fn run_all(
     clock: Clock,
     end: Time,
     control: &Control,
-) -> Result<(Forwarded, Vec<Log>), EmulationError> {
+) -> Result<(Forwarded, Served, Vec<Log>), EmulationError> {
     thread::scope(|scope| {
         let forwarding = scope.spawn(move || ending(forwarder.run(end, control), control));
         let supervising = scope.spawn(move || {
@@ -228,12 +229,14 @@ fn run_all(
             }
             ending(commands::supervise(tasks, clock, end, control), control)
         });
-        let served = ending(serve(traffic, clock, end, control), control);
+        // On a thread of its own, since its priority lasts as long as the thread.
+        let serving = scope.spawn(move || ending(serve(traffic, clock, end, control), control));
+        let served = joined(serving.join());
         let logs = joined(supervising.join())?;
         let forwarded = joined(forwarding.join())
             .map_err(|error| EmulationError::system(&"the network", &error))?;
-        served.map_err(|error| EmulationError::system(&"the traffic", &error))?;
-        Ok((forwarded, logs))
+        let served = served.map_err(|error| EmulationError::system(&"the traffic", &error))?;
+        Ok((forwarded, served, logs))
     })
 }
 

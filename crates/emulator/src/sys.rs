@@ -106,9 +106,15 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
 }
 
-/// Gives the calling thread real-time priority (`SCHED_FIFO`).
-pub(crate) fn set_realtime_priority() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
+/// Priority of the thread that carries packets, above that of the thread that sends them: a packet of
+/// another host that is due may not wait for an application.
+pub(crate) const FORWARDING_PRIORITY: c_int = 2;
+/// Priority of the thread that serves the applications.
+pub(crate) const TRAFFIC_PRIORITY: c_int = 1;
+
+/// Gives the calling thread real-time priority (`SCHED_FIFO`), from 1.
+pub(crate) fn set_realtime_priority(priority: c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
     let policy: c_int = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the call reads `parameters` and keeps no pointer to it; thread 0 is the caller.
     let done = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };

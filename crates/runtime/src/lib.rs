@@ -17,6 +17,7 @@ mod read;
 mod rows;
 mod sources;
 mod spacing;
+mod standstill;
 mod tables;
 
 pub use address::{End, V6_PREFIX, Version};
@@ -31,4 +32,5 @@ pub use rows::{
 };
 pub use sources::{messages, prompts, source};
 pub use spacing::{Distance, Pace};
+pub use standstill::{Standstill, by_group, stands_still_since};
 pub use tables::{Cell, ResultTable, Rows};

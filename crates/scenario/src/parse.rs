@@ -87,7 +87,7 @@ pub(crate) fn finish(
     Ok(scenario)
 }
 
-fn problem(document: &Node, path: &FieldPath, what: String) -> Problem {
+pub(crate) fn problem(document: &Node, path: &FieldPath, what: String) -> Problem {
     Problem { origin: Some(document.locate(path).clone()), field: path.to_string(), what }
 }
 

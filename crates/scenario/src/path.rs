@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Keys and indices, outermost first; shown as `topology.links[2].rate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FieldPath(Vec<Step>);
+pub struct FieldPath(Vec<Step>);
 
 /// One step down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +17,17 @@ pub(crate) enum Step {
 
 impl FieldPath {
     /// The path of the root's field `name`.
-    pub(crate) fn root(name: &str) -> Self {
+    pub fn root(name: &str) -> Self {
         Self::default().key(name)
     }
 
-    pub(crate) fn key(&self, name: &str) -> Self {
+    /// The path of the field `name` of this table.
+    pub fn key(&self, name: &str) -> Self {
         self.step(Step::Key(name.to_owned()))
     }
 
-    pub(crate) fn index(&self, place: usize) -> Self {
+    /// The path of the item at `place` of this list.
+    pub fn index(&self, place: usize) -> Self {
         self.step(Step::Index(place))
     }
 

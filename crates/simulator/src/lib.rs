@@ -40,10 +40,11 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use errors::{Cancelled, SetupError};
 pub use fabric::Work;
+pub use ontempo_runtime::Standstill;
 pub use ontempo_runtime::{
     MANIFEST, MAX_MANIFEST, REPEAT, ReadError, ReadErrorReason, ResultTable, RunFolder,
     read_column, read_table, read_tables,
 };
-pub use results::{Results, Standstill};
+pub use results::Results;
 pub use simulation::{Control, Simulation};
 pub use trace::Trace;

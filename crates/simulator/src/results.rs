@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use ontempo_foundation::{Duration, Rate, Time};
-use ontempo_network::Capacity;
+use ontempo_foundation::Time;
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, capacity_rows,
-    drop_name, interval_rows, message_rows, playout_rows,
+    Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, Standstill,
+    by_group, capacity_rows, drop_name, interval_rows, message_rows, playout_rows,
+    stands_still_since,
 };
 use ontempo_scenario::tables::{
     ADUS, CAPACITY, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES,
@@ -28,70 +28,21 @@ pub struct Results {
     pub standstills: Vec<Standstill>,
 }
 
-/// A link whose rate is zero from some time to the end of the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standstill {
-    /// Its name.
-    pub link: String,
-    /// Since when.
-    pub since: Time,
-    /// Packets that wait there at the end.
-    pub waiting: u64,
-    /// By group, how many flows that cross it have not finished: those of which something sent has not
-    /// been acknowledged, and those that know no acknowledgement.
-    pub unfinished: Vec<(String, u64)>,
-}
-
-/// A shorter time without a rate at the end of a run is not told: links that vary at random have it often.
-const MIN_STANDSTILL: Duration = Duration::from_secs(1);
-
 /// The places in `names.schedules` of links over which nothing passes until `end`, and since when.
 pub(crate) fn standing_still(names: &Names, end: Time) -> impl Iterator<Item = (usize, Time)> + '_ {
     let schedules = names.schedules.iter().enumerate();
-    schedules.filter_map(move |(at, (_, schedule))| {
-        // What a pair of traces lets pass is not in the capacity.
-        let rated = schedule.cellreplay.is_none().then_some(&schedule.capacity);
-        let since = stands_still_since(rated?, end)?;
-        (end.since(since) >= MIN_STANDSTILL).then_some((at, since))
-    })
-}
-
-/// Since when nothing leaves until `end`; `None` if the rate is not zero before it.
-fn stands_still_since(capacity: &Capacity, end: Time) -> Option<Time> {
-    let zero = Rate::from_bits_per_sec(0);
-    let last = Time::from_nanos(end.as_nanos().saturating_sub(1));
-    if capacity.rate_at(last) > zero {
-        return None;
-    }
-    // The later from, the less can leave until the end: the first time from which it is nothing.
-    let (mut from, mut to) = (0, last.as_nanos());
-    while from < to {
-        let middle = from + (to - from) / 2;
-        match capacity.mean_rate(Time::from_nanos(middle), last) == zero {
-            true => to = middle,
-            false => from = middle + 1,
-        }
-    }
-    // A few bits before the rate ends are a mean rate of zero, too.
-    let since = Time::from_nanos(to);
-    Some(if capacity.rate_at(since) > zero { capacity.next_change(since) } else { since })
+    schedules.filter_map(move |(at, (_, schedule))| Some((at, stands_still_since(schedule, end)?)))
 }
 
 fn standstills(run: &mut Run) -> Vec<Standstill> {
     let mut found = Vec::new();
     for (at, since) in standing_still(&run.names, run.end) {
         let place = run.names.schedules[at].0;
-        let mut unfinished: Vec<(String, u64)> = Vec::new();
-        for flow in run.names.crossing[at].iter().map(|flow| *flow as usize) {
-            if run.agents[flow].is_finished() || run.names.flows[flow].start >= run.end {
-                continue;
-            }
-            let group = run.names.group_of(flow);
-            match unfinished.last_mut().filter(|(name, _)| name == group) {
-                Some((_, count)) => *count += 1,
-                None => unfinished.push((group.to_owned(), 1)),
-            }
-        }
+        let crossing = run.names.crossing[at].iter().map(|flow| *flow as usize);
+        let unfinished = crossing.filter(|flow| {
+            !run.agents[*flow].is_finished() && run.names.flows[*flow].start < run.end
+        });
+        let unfinished = by_group(unfinished.map(|flow| run.names.group_of(flow)));
         let link = run.names.links[place].name.to_string();
         let waiting = run.fabric.waiting(place, run.end);
         found.push(Standstill { link, since, waiting, unfinished });

@@ -6,6 +6,7 @@
 
 mod pert;
 mod receiver;
+mod sending;
 mod serve;
 mod spaced;
 mod tcp;
@@ -16,7 +17,8 @@ use ontempo_mechanisms::playout::Playout;
 use ontempo_runtime::{FlowTotals, Messages};
 pub(crate) use pert::{Connection, Telling};
 pub(crate) use receiver::Receiver;
-pub(crate) use serve::{Traffic, serve};
+use sending::Sending;
+pub(crate) use serve::{Served, Traffic, serve};
 pub(crate) use spaced::Spaced;
 pub(crate) use tcp::{Tcp, TcpSockets};
 pub(crate) use udp::{STAMP, Udp, UdpSockets};
@@ -50,35 +52,41 @@ pub(crate) struct Prompt {
 
 impl Agent {
     /// The flow starts, or a wait may have ended; returns when to call again.
-    pub(crate) fn on_time(&mut self, now: Time) -> Time {
+    fn on_time(&mut self, now: Time, sending: &mut Sending) -> Time {
         match self {
-            Self::Tcp(tcp) => tcp.on_time(now),
-            Self::Udp(udp) => udp.on_time(now),
-            Self::Spaced(spaced) => spaced.on_time(now),
+            Self::Tcp(tcp) => tcp.on_time(now, sending),
+            Self::Udp(udp) => udp.on_time(now, sending),
+            Self::Spaced(spaced) => spaced.on_time(now, sending),
         }
     }
 
-    /// A message has arrived that this flow answers; returns when to call again.
-    pub(crate) fn on_prompt(&mut self, now: Time) -> Time {
+    /// A message has arrived that this flow answers, at `due`; returns when to call again.
+    fn on_prompt(&mut self, now: Time, due: Time, sending: &mut Sending) -> Time {
         match self {
-            Self::Tcp(tcp) => tcp.on_prompt(now),
-            Self::Udp(udp) => udp.on_time(now),
-            Self::Spaced(spaced) => spaced.on_time(now),
+            Self::Tcp(tcp) => tcp.on_prompt(now, due, sending),
+            Self::Udp(udp) => udp.on_time(now, sending),
+            Self::Spaced(spaced) => spaced.on_time(now, sending),
         }
     }
 
     /// A socket is ready; returns when to call again.
-    pub(crate) fn on_ready(&mut self, now: Time, side: Side, prompts: &mut Vec<Prompt>) -> Time {
+    fn on_ready(
+        &mut self,
+        now: Time,
+        side: Side,
+        prompts: &mut Vec<Prompt>,
+        sending: &mut Sending,
+    ) -> Time {
         match self {
-            Self::Tcp(tcp) => tcp.on_ready(now, side, prompts),
+            Self::Tcp(tcp) => tcp.on_ready(now, side, prompts, sending),
             Self::Udp(udp) => {
                 if side == Side::Sink {
                     udp.receive(now);
                 }
                 udp.next(now)
             }
-            Self::Spaced(spaced) if side == Side::Sink => spaced.receive(now),
-            Self::Spaced(spaced) => spaced.take_reports(now),
+            Self::Spaced(spaced) if side == Side::Sink => spaced.receive(now, sending),
+            Self::Spaced(spaced) => spaced.take_reports(now, sending),
         }
     }
 

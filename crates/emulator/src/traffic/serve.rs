@@ -3,16 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
+use std::thread;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_runtime::FlowTotals;
 use rustix::event::epoll::EventFlags;
 
-use super::{Agent, LOOK_EVERY, Prompt, Side, Telling, UdpSockets};
-use crate::Control;
+use super::{Agent, LOOK_EVERY, Prompt, Sending, Side, Telling, UdpSockets};
 use crate::clock::Clock;
 use crate::epoll::Epoll;
 use crate::forwarder::SPIN;
+use crate::lateness::Lateness;
+use crate::sleep_quota::SleepQuota;
+use crate::{Control, sys};
 
 /// The longest sleep, after which the thread checks for cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
@@ -59,6 +62,15 @@ struct Server<'a> {
     /// When each flow is served next.
     asked: Vec<Time>,
     prompts: Vec<Prompt>,
+    sending: Sending,
+}
+
+/// How the traffic was served.
+pub(crate) struct Served {
+    /// Of units that applications sent.
+    pub(crate) lateness: Lateness,
+    /// Whether the thread ran with real-time priority (`SCHED_FIFO`).
+    pub(crate) realtime: bool,
 }
 
 /// Serves `traffic` until `end`, or until `control` is cancelled.
@@ -70,32 +82,45 @@ pub(crate) fn serve(
     clock: Clock,
     end: Time,
     control: &Control,
-) -> io::Result<()> {
+) -> io::Result<Served> {
+    // Without CAP_SYS_NICE it runs at ordinary priority.
+    let realtime = sys::set_realtime_priority(sys::TRAFFIC_PRIORITY).is_ok();
     // Spacing needs microseconds, for which sleeping is too coarse.
     let is_spaced = traffic.agents.iter().flatten().any(|one| matches!(one, Agent::Spaced(_)));
     let mut server = Server::new(traffic, clock)?;
+    let mut quota = SleepQuota::default();
     loop {
         let now = clock.now();
         if now >= end || control.is_cancelled() {
             break;
         }
         server.tasks_until(now)?;
-        let next = server.tasks.peek().map_or(Time::NEVER, |Reverse((time, _))| *time);
-        let next = next.min(end);
-        let left = next.since(clock.now());
-        if !is_spaced {
-            server.epoll.wait(next.min(now + MAX_SLEEP))?;
-        } else if left <= SPIN {
+        let next = server.tasks.peek().map(|Reverse(next)| *next);
+        let task = next.map(|(_, task)| task);
+        let next = next.map_or(end, |(time, _)| time.min(end));
+        let now = clock.now();
+        quota.count(now, Duration::ZERO);
+        let left = next.since(now);
+        // Without real-time priority the wait for the processor is longer than what polling would save.
+        let is_exact = is_spaced || realtime && matches!(task, Some(Task::Ask(_)));
+        let spin = if is_exact { SPIN } else { Duration::ZERO };
+        if let Some(pause) = quota.is_overdue().filter(|_| realtime) {
+            thread::sleep(std::time::Duration::from_nanos(pause.as_nanos()));
+            server.epoll.look()?;
+        } else if left <= spin {
             server.epoll.look()?;
         } else {
-            server.epoll.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
+            server.epoll.wait(now + left.saturating_sub(spin).min(MAX_SLEEP))?;
         }
-        server.ready(clock.now())?;
+        let woken = clock.now();
+        quota.count(woken, woken.since(now));
+        server.ready(woken)?;
     }
     let now = end.min(clock.now());
+    let Server { sending, .. } = server;
     traffic.listen(|_| true);
     traffic.agents.iter_mut().flatten().for_each(|agent| agent.end(now));
-    Ok(())
+    Ok(Served { lateness: sending.lateness, realtime })
 }
 
 impl<'a> Server<'a> {
@@ -107,6 +132,7 @@ impl<'a> Server<'a> {
             tasks: BinaryHeap::new(),
             asked: vec![Time::NEVER; flows],
             prompts: Vec::new(),
+            sending: Sending::new(clock),
             traffic,
         };
         server.push(Time::ZERO + LOOK_EVERY, Task::Look);
@@ -167,7 +193,7 @@ impl<'a> Server<'a> {
                 Task::Prompt(flow) => {
                     let flow = flow as usize;
                     if let Some(agent) = &mut self.traffic.agents[flow] {
-                        let next = agent.on_prompt(now);
+                        let next = agent.on_prompt(now, time, &mut self.sending);
                         self.ask(flow, next);
                     }
                 }
@@ -194,7 +220,7 @@ impl<'a> Server<'a> {
     fn on_time(&mut self, flow: usize, now: Time) -> io::Result<()> {
         let Some(agent) = &mut self.traffic.agents[flow] else { return Ok(()) };
         let was_started = agent.tcp().is_none_or(|tcp| tcp.is_started());
-        let next = agent.on_time(now);
+        let next = agent.on_time(now, &mut self.sending);
         if let Some(tcp) = agent.tcp()
             && tcp.is_started()
             && !was_started
@@ -219,7 +245,7 @@ impl<'a> Server<'a> {
             };
             let Some(agent) = &mut self.traffic.agents[flow] else { continue };
             let had_sink = agent.tcp().is_some_and(|tcp| tcp.sink.is_some());
-            let next = agent.on_ready(now, side, &mut self.prompts);
+            let next = agent.on_ready(now, side, &mut self.prompts, &mut self.sending);
             if let Some(sink) = agent.tcp().and_then(|tcp| tcp.sink.as_ref())
                 && !had_sink
             {

@@ -4,6 +4,7 @@ use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter};
 use ontempo_runtime::{Distance, FlowTotals, Pace};
 
+use super::sending::Sending;
 use super::udp::{Udp, take, words};
 
 /// The packet number that marks an RTT probe or its answer.
@@ -49,17 +50,17 @@ impl Spaced {
     }
 
     /// Sends what is due by `now`; returns when to call again.
-    pub(crate) fn on_time(&mut self, now: Time) -> Time {
+    pub(super) fn on_time(&mut self, now: Time, sending: &mut Sending) -> Time {
         if self.report_at <= now {
             self.report(now);
         }
         if self.wake <= now {
-            self.send_allowed(now);
+            self.send_allowed(now, sending);
         }
         self.wake.min(self.report_at)
     }
 
-    fn send_allowed(&mut self, now: Time) {
+    fn send_allowed(&mut self, now: Time, sending: &mut Sending) {
         let next = match self.pace.spacing().map(|spacing| self.distance.interval(spacing)) {
             None => {
                 let probe = words(PROBE, now.as_nanos());
@@ -71,8 +72,9 @@ impl Spaced {
                 let due = self.last_sent.map_or(now, |sent| sent + interval);
                 if due > now {
                     due
-                } else if self.udp.send_next(now) {
+                } else if self.udp.send_next(now, Some(self.wake), sending) {
                     self.last_sent = Some(now);
+                    self.udp.blocked = false;
                     now + interval
                 } else {
                     self.udp.next(now)
@@ -83,7 +85,7 @@ impl Spaced {
     }
 
     /// Receives the data packets that arrived by `now`.
-    pub(crate) fn receive(&mut self, now: Time) -> Time {
+    pub(super) fn receive(&mut self, now: Time, sending: &mut Sending) -> Time {
         while let Some((number, stamp)) = take(&self.udp.sockets.sink) {
             if number == PROBE {
                 // Treated as lost on the network.
@@ -99,7 +101,7 @@ impl Spaced {
                 self.report_at = now + rtt;
             }
         }
-        self.on_time(now)
+        self.on_time(now, sending)
     }
 
     fn report(&mut self, now: Time) {
@@ -111,7 +113,7 @@ impl Spaced {
     }
 
     /// Receives the reports that reached the sender by `now`.
-    pub(crate) fn take_reports(&mut self, now: Time) -> Time {
+    pub(super) fn take_reports(&mut self, now: Time, sending: &mut Sending) -> Time {
         while let Some((number, value)) = take(&self.udp.sockets.source) {
             if number == PROBE {
                 let base_rtt = now.since(Time::from_nanos(value));
@@ -134,7 +136,7 @@ impl Spaced {
             let report = Report { next: number, received: Packets::new(value) };
             self.pace.on_report(report, self.udp.sent());
         }
-        self.on_time(now)
+        self.on_time(now, sending)
     }
 
     pub(crate) fn totals(&self) -> FlowTotals {

@@ -8,6 +8,7 @@ use ontempo_kernel::SocketStatus;
 use ontempo_runtime::{FlowTotals, Source};
 use socket2::{SockAddr, Socket};
 
+use super::sending::{Due, Sending};
 use super::{Connection, Prompt, Receiver, Side};
 use crate::sys::{self, TcpInfo};
 
@@ -67,6 +68,7 @@ pub(crate) struct Tcp {
     pub(crate) pert: Option<SocketStatus>,
     /// Whether the last write would have blocked.
     is_full: bool,
+    due: Due,
     is_finished: bool,
     transfers: u64,
     reductions: u64,
@@ -101,6 +103,7 @@ impl Tcp {
             info: TcpInfo::default(),
             pert: None,
             is_full: true,
+            due: Due::default(),
             is_finished: false,
             transfers: 0,
             reductions: 0,
@@ -109,7 +112,7 @@ impl Tcp {
         }
     }
 
-    pub(crate) fn on_time(&mut self, now: Time) -> Time {
+    pub(super) fn on_time(&mut self, now: Time, sending: &mut Sending) -> Time {
         if !self.is_started {
             if now < self.start {
                 return self.start;
@@ -120,15 +123,21 @@ impl Tcp {
                 _ => {}
             }
         }
-        self.send(now)
+        self.send(now, sending)
     }
 
-    pub(crate) fn on_prompt(&mut self, now: Time) -> Time {
-        self.source.prompt(now);
-        self.send(now)
+    pub(super) fn on_prompt(&mut self, now: Time, due: Time, sending: &mut Sending) -> Time {
+        self.due.prompt(&mut self.source, self.payload, now.min(self.stop), due);
+        self.send(now, sending)
     }
 
-    pub(crate) fn on_ready(&mut self, now: Time, side: Side, prompts: &mut Vec<Prompt>) -> Time {
+    pub(super) fn on_ready(
+        &mut self,
+        now: Time,
+        side: Side,
+        prompts: &mut Vec<Prompt>,
+        sending: &mut Sending,
+    ) -> Time {
         match side {
             Side::Listener => {
                 if let Ok((socket, _)) = self.sockets.listener.accept()
@@ -145,23 +154,25 @@ impl Tcp {
             }
             Side::Sink => self.receive(now, prompts),
         }
-        if self.is_started { self.send(now) } else { self.start }
+        if self.is_started { self.send(now, sending) } else { self.start }
     }
 
     /// Writes what is offered by `now`, as far as the kernel accepts it; returns when to call
     /// again.
-    fn send(&mut self, now: Time) -> Time {
+    fn send(&mut self, now: Time, sending: &mut Sending) -> Time {
         let may_send = now < self.stop && self.failed.is_none();
-        let offered = self.source.offered(now.min(self.stop));
+        let offered = self.due.offered(&mut self.source, self.payload, now.min(self.stop));
         let target = offered.saturating_mul(self.payload);
         let mut left = MAX_BATCH;
         static ZEROS: [u8; BUFFER] = [0; BUFFER];
         while may_send && !self.is_full && self.written < target && left > 0 {
             let most = (target - self.written).min(BUFFER as u64) as usize;
+            let called = sending.now();
             match (&self.sockets.source).write(&ZEROS[..most]) {
                 Ok(length) => {
                     self.written += length as u64;
                     left = left.saturating_sub(length);
+                    self.due.written(sending, called, self.written);
                 }
                 Err(error) if is_under_way(&error) => self.is_full = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -173,6 +184,11 @@ impl Tcp {
         }
         if !may_send {
             return Time::NEVER;
+        }
+        if self.is_full {
+            self.due.prevent();
+        } else if self.written == target {
+            self.due.is_idle();
         }
         if left == 0 && self.written < target {
             return now;
@@ -319,6 +335,11 @@ impl Tcp {
         let micros = self.info.minimum_rtt_us;
         // The kernel's value before the first sample.
         (micros > 0 && micros < u32::MAX).then(|| Duration::from_micros(u64::from(micros)))
+    }
+
+    /// Whether the connection is open and all that was written has been acknowledged.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.sink.is_some() && self.failed.is_none() && self.acknowledged() == self.written
     }
 
     pub(crate) fn is_started(&self) -> bool {

@@ -7,6 +7,7 @@ use ontempo_runtime::{Arrivals, FlowTotals, Source};
 use socket2::Socket;
 
 use super::Receiver;
+use super::sending::{Sending, next_due};
 
 /// Bytes of a packet's number and sending time, with which its payload begins.
 pub(crate) const STAMP: usize = 16;
@@ -30,10 +31,15 @@ pub(crate) struct Udp {
     source: Source,
     stop: Time,
     sent: u64,
+    /// Packets that the application has offered, as far as was looked.
+    offered: u64,
+    /// When the last of them was due, if that is a matter of time.
+    due: Option<Time>,
     pub(crate) receiver: Receiver,
     /// What has arrived: a copy that a link made is not counted.
     arrived: Arrivals,
-    blocked: bool,
+    /// Whether the kernel took no more, and not all that was offered since is sent.
+    pub(super) blocked: bool,
 }
 
 impl Udp {
@@ -51,6 +57,8 @@ impl Udp {
             source,
             stop,
             sent: 0,
+            offered: 0,
+            due: None,
             receiver,
             arrived: Arrivals::default(),
             blocked: false,
@@ -58,18 +66,32 @@ impl Udp {
     }
 
     /// Sends what is offered by `now`.
-    pub(crate) fn on_time(&mut self, now: Time) -> Time {
-        self.blocked = false;
-        while self.send_next(now) {}
+    pub(super) fn on_time(&mut self, now: Time, sending: &mut Sending) -> Time {
+        while self.send_next(now, None, sending) {}
         self.next(now)
     }
 
     /// Sends the next packet, if the application has offered it and the kernel accepts it; true
-    /// if it was sent.
-    pub(super) fn send_next(&mut self, now: Time) -> bool {
-        if self.has_stopped(now) || self.sent >= self.source.offered(now) {
+    /// if it was sent. It was due at `allowed`, unless the application offered it later.
+    pub(super) fn send_next(
+        &mut self,
+        now: Time,
+        allowed: Option<Time>,
+        sending: &mut Sending,
+    ) -> bool {
+        if self.has_stopped(now) {
             return false;
         }
+        if self.sent == self.offered {
+            self.due = next_due(&self.source, self.offered, now);
+            // Only as far as this packet, so that the next has its own due time.
+            self.offered = self.source.offered(self.due.unwrap_or(now));
+        }
+        if self.sent >= self.offered {
+            self.blocked = false;
+            return false;
+        }
+        let called = sending.now();
         self.payload[..STAMP].copy_from_slice(&words(self.sent, now.as_nanos()));
         match self.sockets.source.send(&self.payload) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -79,6 +101,10 @@ impl Udp {
             // On any other error (such as no listener yet) the packet counts as sent:
             // UDP does not guarantee delivery.
             _ => {}
+        }
+        // What waited for the kernel was prevented.
+        if let Some(due) = self.due.max(allowed).filter(|_| !self.blocked) {
+            sending.note(called, due);
         }
         self.sent += 1;
         self.receiver.sent(now);

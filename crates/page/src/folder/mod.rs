@@ -55,6 +55,7 @@ struct Engine {
 #[derive(Default, Deserialize)]
 struct Work {
     lateness_p99_s: Option<f64>,
+    sending_lateness_p99_s: Option<f64>,
 }
 
 /// One flow, as the table `flows` has it.
@@ -196,6 +197,9 @@ fn facts(manifest: &Manifest) -> Vec<(&'static str, String)> {
         vec![("", printable(engine.trim()).into_owned()), ("seed", manifest.seed.to_string())];
     if let Some(lateness) = manifest.work.lateness_p99_s {
         facts.push(("clock late, p99", crate::numbers::seconds(lateness)));
+    }
+    if let Some(lateness) = manifest.work.sending_lateness_p99_s {
+        facts.push(("sent late, p99", crate::numbers::seconds(lateness)));
     }
     facts
 }
