@@ -14,6 +14,7 @@ Each prints a table of Markdown, as in docs/experiments-pert.md. Cells are store
 those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -250,7 +251,7 @@ SAMPLED_S = 400
 
 SAMPLED_SEEDS = (0, 1)
 
-SAMPLED_BUFFERS = (1125, 562, 281)
+SAMPLED_BUFFERS = (2250, 1125, 844, 562, 281)
 """Packets of figure 2's buffer there."""
 
 HALF = with_parameters('loss-decrease = "half"')
@@ -343,7 +344,9 @@ def sampling_table(jobs: int) -> Iterator[str]:
             longest = longest_seen(queue)
             lower = shares(queue, pl.col("length") < longest / 2).value
             upper = shares(queue, pl.col("length") >= longest * 3 / 4).value
-            texts.append(f"{ratio:.2f}; {lower:.0%}, {upper:.0%}; {longest_waits(part)}")
+            # No packet may have found the queue that short.
+            found_by = (f"{one:.0%}" if math.isfinite(one) else "–" for one in (lower, upper))
+            texts.append(f"{ratio:.2f}; {', '.join(found_by)}; {longest_waits(part)}")
         yield f"| {name} | " + " | ".join(texts) + " |"
 
 
