@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -77,16 +77,29 @@ Values = Mapping[tuple[str, str, str], Sequence[float]]
 """The values of each run, by scenario, subject and quantity."""
 
 
-def compared(emulated: Values, simulated: Mapping[Profile, Values]) -> list[Compared]:
-    """Every cell that was emulated and simulated."""
+def compared(
+    emulated: Values, simulated: Mapping[Profile, Values], paired: Collection[str] = ()
+) -> list[Compared]:
+    """Every cell that was emulated and simulated; these scenarios seed by seed."""
     rows = []
     for cell, values in emulated.items():
         of = {profile: runs[cell] for profile, runs in simulated.items() if cell in runs}
+        if of and cell[0] in paired:
+            of = {profile: runs[: len(values)] for profile, runs in of.items()}
+            halves = {profile: _paired_half_width(runs, values) for profile, runs in of.items()}
+        else:
+            halves = {profile: difference_half_width(runs, values) for profile, runs in of.items()}
         if of:
             means = {profile: mean_interval(runs) for profile, runs in of.items()}
-            halves = {profile: difference_half_width(runs, values) for profile, runs in of.items()}
             rows.append(Compared(*cell, mean_interval(values), means, halves))
     return rows
+
+
+def _paired_half_width(one: Sequence[float], other: Sequence[float]) -> float:
+    """Half the interval of the mean difference of runs with the same seed."""
+    differences = [a - b for a, b in zip(one, other, strict=True)]
+    interval = mean_interval(differences)
+    return interval.high - interval.value
 
 
 def values_of(results: Results, world: str) -> Values:

@@ -32,6 +32,8 @@ class Row:
     sets: tuple[str, ...] = ()
     tcp: tuple[str, ...] = ("download",)
     seconds: int = 24
+    paired: bool = False
+    """Whether runs are compared seed by seed: where the seed decides what the link does."""
 
     def emulated(self, runs: int) -> list[Cell]:
         """The runs with real packets, over the kernel's TCP as it is."""
@@ -92,6 +94,15 @@ def _count(group: str, count: int) -> str:
     return f"flows.{group}.count={count}"
 
 
+def _over(profile: str) -> Row:
+    return Row(
+        f"1 CUBIC over {profile}",
+        "profiled.toml",
+        (f'topology.bottleneck.profile="{profile}"',),
+        paired=True,
+    )
+
+
 def _loss(text: str) -> str:
     return f"topology.bottleneck.loss={{ {text} }}"
 
@@ -102,6 +113,20 @@ MARKOV = (
     ' { rate = "2 Mbit/s", mean-time = "1 s" }]'
 )
 BOTH = ("live", "download")
+FAST = _bottleneck("75 Mbit/s", "1.5 ms", "45 packets")
+DEEP = _bottleneck("75 Mbit/s", "1.5 ms", "500 packets")
+OVER = (
+    "wifi",
+    "wifi-lossy",
+    "5g",
+    "lte-still",
+    "lte-driving",
+    "cable",
+    "dsl",
+    "office",
+    "satellite-leo",
+    "satellite-geo",
+)
 
 ROWS: Sequence[Row] = (
     # One download.
@@ -256,5 +281,32 @@ ROWS: Sequence[Row] = (
         "1 CUBIC, delays of 18 to 28 ms",
         "downloads.toml",
         ('topology.bottleneck.delay={ kind = "uniform", low = "18 ms", high = "28 ms" }',),
+    ),
+    # Short round trips.
+    Row("1 CUBIC, 75 Mbit/s, 7 ms", "downloads.toml", FAST),
+    Row("1 CUBIC, 75 Mbit/s, 7 ms, deep queue", "downloads.toml", DEEP),
+    Row(
+        "1 CUBIC, 75 Mbit/s, 7 ms, 0.1 % lost",
+        "downloads.toml",
+        (*DEEP, _loss('kind = "bernoulli", rate = 0.001')),
+    ),
+    Row(
+        "1 CUBIC from its start, 75 Mbit/s, 7 ms",
+        "downloads.toml",
+        (*DEEP, 'measure.from="0 s"', 'duration="6 s"'),
+        seconds=6,
+    ),
+    Row("live beside 1 CUBIC, 75 Mbit/s, 7 ms", "live-beside.toml", FAST, BOTH),
+    # Links of profiles.
+    *(_over(profile) for profile in OVER),
+    *(
+        Row(
+            f"live beside 1 CUBIC over {profile}",
+            "profiled-live.toml",
+            (f'topology.bottleneck.profile="{profile}"',),
+            BOTH,
+            paired=True,
+        )
+        for profile in ("wifi", "5g", "lte-driving")
     ),
 )
