@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from ontempo.lab.claims import Choice, Claim, Reading, World
-from ontempo.lab.readings import with_cells, with_settings
+from ontempo.lab.claims import Choice, Reading
+from ontempo.lab.readings import simulated, with_settings
 from ontempo.lab.study import Cell
 
 from .grid import PERT
@@ -112,18 +112,6 @@ def with_jitter(cell: Cell) -> Cell:
     if cell.scenario.name not in OVER_PERT:
         return cell
     return with_settings(cell, f'hosts.jitter="{packet_time_us(cell):.4g} us"')
-
-
-def simulated(change: Change) -> Callable[[Claim], Claim]:
-    """Claims with real packets stay as they are, and so do those of which no cell changes."""
-
-    def of(claim: Claim) -> Claim:
-        cells = claim.cells("full")
-        if claim.world is not World.SIMULATION or all(change(one) == one for one in cells):
-            return claim
-        return with_cells(claim, change)
-
-    return of
 
 
 OWN_PACKET = Choice(

@@ -7,8 +7,8 @@ The numbers in brackets are sections of the paper. What was known when they were
 from collections.abc import Callable
 from dataclasses import replace
 
-from ontempo.lab.claims import Choice, Claim, Reading, World
-from ontempo.lab.readings import with_cells, with_settings
+from ontempo.lab.claims import Choice, Reading
+from ontempo.lab.readings import simulated, with_settings
 from ontempo.lab.study import Cell
 
 from .grid import ADAPTIVE, ADAPTIVE_MEDIA, ADAPTIVE_TCP, AQM, MIXED, PSA
@@ -84,18 +84,6 @@ def with_noise(cell: Cell) -> Cell:
 
 from_start = both(of_agents('spacing-from="start"', 'packet="1400 B"'), of_tcp('packet="1400 B"'))
 """Spacing from start to start, and the size of packets that follows from it."""
-
-
-def simulated(change: Change) -> Callable[[Claim], Claim]:
-    """Claims with real packets stay as they are, and so do those of which no cell changes."""
-
-    def of(claim: Claim) -> Claim:
-        cells = claim.cells("full")
-        if claim.world is not World.SIMULATION or all(change(one) == one for one in cells):
-            return claim
-        return with_cells(claim, change)
-
-    return of
 
 
 FROM_THE_END = Choice(

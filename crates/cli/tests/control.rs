@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use common::{Place, Ran, interrupt, wait_until};
+use common::{Place, Ran, interrupt, peak_memory, wait_until};
 use emulated::{assert_carried, can_emulate, counts, numbers, run_name, table, texts};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
@@ -394,4 +394,33 @@ fn without_descriptors_the_control_waits_and_then_serves() {
     let ran = running.end();
     assert!(used < 15, "it used {} ms of 1.5 s", 10 * used);
     assert!(ran.err.contains("no connection is accepted for now"), "{}", ran.err);
+}
+
+#[test]
+fn as_many_changes_as_a_run_takes_are_held_and_one_more_is_refused() {
+    if !can_emulate() {
+        return;
+    }
+    let mut text = LOAD.replace("\"500 us\"", "\"2 ms\"");
+    for number in 0..9_950 {
+        let rate = 4 + number % 5;
+        text += &format!(
+            "[[events]]\nat = \"{} us\"\nlink = \"bottleneck\"\nset = {{ rate = \"{rate} Mbit/s\" }}\n",
+            100 + 490 * number
+        );
+    }
+    let place = Place::new("changes", &text);
+    let running = Controlled::start(&place, &[], None);
+    let change = |number: u32| {
+        running.link(&["bottleneck", &format!("rate={} Mbit/s", 4 + number % 5)])
+    };
+    for number in 0..50 {
+        change(number).succeeds();
+    }
+    change(50).fails(2, &["10000"]);
+    let held = peak_memory(running.child.id());
+    println!("{held} bytes");
+    running.end();
+    assert!(held < 300_000_000, "{held} bytes held");
+    assert_eq!(table(&place, "out", "events").num_rows(), 10_000);
 }

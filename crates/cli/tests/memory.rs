@@ -1,7 +1,8 @@
-//! What a sender with the token can make `ontempo receive` hold, and anybody `ontempo impair`
-//! and `ontempo probe --listen`.
+//! What a sender with the token can make `ontempo receive` hold, anybody `ontempo impair`
+//! and `ontempo probe --listen`, and another local user `ontempo export` and `ontempo monitor`.
 
 mod common;
+mod prometheus;
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{ListeningProgram, Place, peak_memory};
+use common::{Killed, ListeningProgram, Place, peak_memory};
 use ontempo_foundation::Time;
 use ontempo_media::{Kind, Part, Span, Unit};
 use ontempo_probe::wire;
@@ -17,6 +18,7 @@ use ontempo_session::message::{Label, media};
 use ontempo_testing::hostile::Dice;
 use ontempo_transport::live::{Connection, Error, Message, Options, connect};
 use ontempo_transport::{FlowConfig, Reliability, Token, Trust};
+use serde_json::json;
 
 /// What a process may hold, whatever comes from the network, bytes.
 const MAX_MEMORY: u64 = 300 << 20;
@@ -299,4 +301,72 @@ fn sixteen_senders_that_lie_to_a_probe() {
     println!("{came} reports, {peak} bytes");
     assert!(came > 100, "it answers: {came}");
     assert!(peak < MAX_MEMORY / 5, "{peak} bytes held");
+}
+
+/// A report of `process` with 1,024 sockets, their texts as long as may be and in need of escapes.
+fn largest_report(process: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("its start is field 22");
+    let (_, fields) = stat.rsplit_once(')').expect("a program's name");
+    let started: u64 = fields.split_whitespace().nth(19).expect("22").parse().expect("ticks");
+    let text = "\u{1}\"\\é".repeat(51);
+    let address = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535";
+    let parameters: Vec<_> = (1..=8)
+        .map(|parameter| {
+            json!({ "parameter": parameter, "asked": 100_000, "coerced": true, "delivered": 320_000,
+                "violated": true, "begun": 2, "changed_ms": 1 })
+        })
+        .collect();
+    let violations: Vec<_> = (1..=32)
+        .map(|number| {
+            json!({ "number": number, "parameter": 1 + number % 8, "begins": number % 2 == 1,
+                "asked": 100_000, "delivered": 320_000 })
+        })
+        .collect();
+    let socket = |id: u32| {
+        json!({ "id": id, "name": text, "role": "receiver", "carrier": "udp", "local": address,
+            "remote": address, "dscp": 34, "reservation": "controlled-load", "reason": text,
+            "opened_ms": 0, "sent_messages": 40, "sent_bytes": 51_200, "messages": 35,
+            "bytes": 44_800, "lost_messages": 5, "throughput": 614_400.0, "loss": 12.5,
+            "delay": 0.0125, "delay_error": 0.0005, "jitter": 0.001, "parameters": parameters,
+            "violations": violations })
+    };
+    let sockets: Vec<_> = (1..=1_024).map(socket).collect();
+    json!({ "process": process, "started": started, "sockets": sockets }).to_string()
+}
+
+/// A quarter of what all users together may publish: the largest reports of one user.
+#[test]
+fn the_largest_reports_of_a_user() {
+    let place = Place::new("memory-reports", "");
+    fs::create_dir(place.path("reports")).expect("a folder");
+    let sleeping = || {
+        let mut command = std::process::Command::new("sleep");
+        Killed(command.arg("600").spawn().expect("it starts"))
+    };
+    let processes = [sleeping(), sleeping()];
+    for process in &processes {
+        let id = process.0.id();
+        let report = largest_report(id);
+        assert!(report.len() < 8 << 20, "{} bytes are refused", report.len());
+        fs::write(place.path(&format!("reports/{id}.json")), report).expect("written");
+    }
+    let words = ["export", "--prometheus", "127.0.0.1:0", "--folder", "reports"];
+    let mut exporting = Killed(place.spawn(&words));
+    let address = prometheus::address_of(&mut exporting);
+    for kind in ["text/plain", "application/openmetrics-text"] {
+        let page = prometheus::page(&address, kind);
+        assert!(page.contains("ontempo_qos"), "{}", &page[..page.len().min(500)]);
+    }
+    let exporter = peak_memory(exporting.0.id());
+    let words = ["monitor", "--json", "--folder", "reports"];
+    let mut monitoring = Killed(place.spawn(&words));
+    let mut out = std::io::BufReader::new(monitoring.0.stdout.take().expect("its output"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+    let sockets = line.matches("\"dscp\":34").count();
+    let monitor = peak_memory(monitoring.0.id());
+    println!("export {exporter} bytes, monitor {monitor} bytes of {sockets} sockets");
+    assert_eq!(sockets, 2_048, "not all are read: {}", &line[..line.len().min(500)]);
+    assert!(exporter < MAX_MEMORY / 4, "{exporter} bytes held");
+    assert!(monitor < MAX_MEMORY / 4, "{monitor} bytes held");
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ontempo.lab.cells import Cell
-from ontempo.lab.claims import Claim, Finding, Paper, Reading, Scale, Verdict
+from ontempo.lab.claims import Claim, Finding, Paper, Reading, Scale, Verdict, World
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.study import Results
 
@@ -75,6 +75,18 @@ def with_cells(claim: Claim, change: Callable[[Cell], Cell]) -> Claim:
         return [change(cell) for cell in claim.cells(scale)]
 
     return replace(claim, cells=cells)
+
+
+def simulated(change: Callable[[Cell], Cell]) -> Callable[[Claim], Claim]:
+    """Change the cells of claims, but not those with real packets or without such cells."""
+
+    def of(claim: Claim) -> Claim:
+        cells = claim.cells("full")
+        if claim.world is not World.SIMULATION or all(change(one) == one for one in cells):
+            return claim
+        return with_cells(claim, change)
+
+    return of
 
 
 def with_results(claim: Claim, view: Callable[[Results], Results]) -> Claim:

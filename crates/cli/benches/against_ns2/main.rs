@@ -30,6 +30,9 @@ const VIDEO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/pert
 /// What the simulator holds of a packet: itself, its next event, its place in a queue.
 const BYTES_OF_PACKET: u64 = 64 + 16 + 16;
 
+/// As ns-2's hosts and TCP; without it a scenario has those of Linux.
+const AS_NS2: [&str; 2] = ["tcp-profile=\"ns-2\"", "hosts.jitter=\"0 s\""];
+
 fn main() {
     let few = Dumbbell { flows: 25, megabits: 25, buffer: 150, seconds: 200 };
     let many = Dumbbell { flows: 500, megabits: 250, buffer: 1500, seconds: 20 };
@@ -37,6 +40,8 @@ fn main() {
     println!("Packets past the bottleneck for each second of wall time:\n");
     let of_few = beside_ns2(&few, 5);
     beside_ns2(&many, 2);
+    let as_linux = fastest((0..2).map(|_| simulate(LONG_FLOWS, &few.overrides())));
+    println!("{few}, TCP of Linux, hosts that jitter: ontempo {}", rate(as_linux.expect("it ran")));
     let of_most = ontempo(&most, 2);
     println!("{most}: ontempo {}", rate(of_most));
     let cost = of_few.per_second() / of_most.per_second();
@@ -55,6 +60,17 @@ struct Dumbbell {
     /// As ns-2 counts it: the packet in transmission included.
     buffer: u32,
     seconds: u32,
+}
+
+impl Dumbbell {
+    fn overrides(&self) -> Vec<String> {
+        vec![
+            format!("flows.long.count={}", self.flows),
+            format!("topology.bottleneck.rate=\"{} Mbit/s\"", self.megabits),
+            format!("topology.bottleneck.queue.limit=\"{} packets\"", self.buffer - 1),
+            format!("duration=\"{} s\"", self.seconds),
+        ]
+    }
 }
 
 impl std::fmt::Display for Dumbbell {
@@ -118,12 +134,8 @@ fn beside(what: &str, ours: Vec<Run>, theirs: Vec<Run>) -> Run {
 }
 
 fn ontempo(dumbbell: &Dumbbell, times: u32) -> Run {
-    let overrides = [
-        format!("flows.long.count={}", dumbbell.flows),
-        format!("topology.bottleneck.rate=\"{} Mbit/s\"", dumbbell.megabits),
-        format!("topology.bottleneck.queue.limit=\"{} packets\"", dumbbell.buffer - 1),
-        format!("duration=\"{} s\"", dumbbell.seconds),
-    ];
+    let mut overrides = dumbbell.overrides();
+    overrides.extend(AS_NS2.map(str::to_owned));
     fastest((0..times).map(|_| simulate(LONG_FLOWS, &overrides))).expect("it ran")
 }
 

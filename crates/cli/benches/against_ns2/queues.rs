@@ -23,12 +23,13 @@ pub(super) fn spacing() {
 /// 25 Reno flows as in the first line, under RED and FQ-CoDel beside drop-tail.
 pub(super) fn disciplines() {
     let of = |queue: &str| -> Run {
-        let overrides = [
+        let mut overrides = vec![
             format!("topology.bottleneck.queue={queue}"),
             "flows.long.count=25".to_owned(),
             "topology.bottleneck.rate=\"25 Mbit/s\"".to_owned(),
             "duration=\"200 s\"".to_owned(),
         ];
+        overrides.extend(super::AS_NS2.map(str::to_owned));
         fastest((0..2).map(|_| simulate(super::LONG_FLOWS, &overrides))).expect("it ran")
     };
     let drop_tail = of("{ kind = \"drop-tail\", limit = \"149 packets\" }");
