@@ -108,8 +108,7 @@ def main(
             real = results.of(cell for cell in cells if cell.real)
             keep_emulated(values_of(real, "emulated"), circumstances(real.table(MACHINE)))
         emulated, note = read_emulated([row.name for row in chosen])
-        simulated = {one: values_of(results, one) for one in PROFILES}
-        rows = compared(emulated, simulated, [row.name for row in chosen if row.paired])
+        rows = compared(emulated, {one: values_of(results, one) for one in PROFILES})
         if as_json:
             print(json.dumps(as_dict(rows), indent=2))
         else:

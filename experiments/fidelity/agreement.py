@@ -12,7 +12,7 @@ import polars as pl
 from ontempo.lab.statistics import Interval, difference_half_width, mean_interval
 from ontempo.lab.study import Results
 
-from .grid import PROFILES, Profile
+from .grid import PROFILES, ROWS, Profile
 
 Verdict = Literal["agrees", "differs", "cannot be told"]
 
@@ -77,8 +77,11 @@ Values = Mapping[tuple[str, str, str], Sequence[float]]
 """The values of each run, by scenario, subject and quantity."""
 
 
+PAIRED = frozenset(row.name for row in ROWS if row.paired)
+
+
 def compared(
-    emulated: Values, simulated: Mapping[Profile, Values], paired: Collection[str] = ()
+    emulated: Values, simulated: Mapping[Profile, Values], paired: Collection[str] = PAIRED
 ) -> list[Compared]:
     """Every cell that was emulated and simulated; these scenarios seed by seed."""
     rows = []
@@ -96,8 +99,8 @@ def compared(
 
 
 def _paired_half_width(one: Sequence[float], other: Sequence[float]) -> float:
-    """Half the interval of the mean difference of runs with the same seed."""
-    differences = [a - b for a, b in zip(one, other, strict=True)]
+    """Half the interval of the mean difference of runs with the same seed, from 0 on."""
+    differences = [a - b for a, b in zip(one, other, strict=False)]
     interval = mean_interval(differences)
     return interval.high - interval.value
 
@@ -161,8 +164,8 @@ def chosen_default(rows: Sequence[Compared]) -> Profile:
 
 
 def furthest(rows: Sequence[Compared], profile: Profile, many: int) -> list[Compared]:
-    """The cells in which a profile is furthest from the emulation, of those that differ."""
-    differing = [
-        row for row in rows if profile in row.simulated and row.verdict(profile) == "differs"
+    """The cells in which a profile is furthest from the emulation, of those that can be told."""
+    told = [
+        row for row in rows if profile in row.simulated and row.verdict(profile) != "cannot be told"
     ]
-    return sorted(differing, key=lambda row: -abs(row.distance(profile)))[:many]
+    return sorted(told, key=lambda row: -abs(row.distance(profile)))[:many]

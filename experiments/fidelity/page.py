@@ -39,7 +39,7 @@ def measured(rows: Sequence[Compared], causes: Causes, circumstances: str) -> st
     parts = [circumstances, _counts(rows, causes)]
     for profile in PROFILES:
         lines = "\n".join(f"- {_words(row, profile)}" for row in furthest(rows, profile, FURTHEST))
-        parts.append(f"Furthest under `{profile}`:\n\n{lines or '- none differs'}")
+        parts.append(f"Furthest under `{profile}`, of the cells that can be told:\n\n{lines}")
     return "\n\n".join([*parts, _table(rows, causes)])
 
 
@@ -76,7 +76,8 @@ def _cause(row: Compared, profile: Profile, causes: Causes) -> str | None:
 
 def _words(row: Compared, profile: Profile) -> str:
     values = f"{number(row.simulated[profile])} simulated, {number(row.emulated)} emulated"
-    return f"{row.scenario}, {row.subject}, {row.quantity}: {values}"
+    verdict = row.verdict(profile)
+    return f"{row.scenario}, {row.subject}, {row.quantity}: {values}; {verdict}"
 
 
 def number(interval: Interval) -> str:
