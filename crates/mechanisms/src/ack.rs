@@ -59,6 +59,7 @@ pub enum AckPolicy {
 
 impl AckPolicy {
     /// A segment arrived.
+    #[inline]
     pub fn on_segment(&mut self, now: Time, segment: Segment) -> AckDecision {
         match self {
             Self::Immediate => AckDecision::SendNow,
@@ -78,6 +79,7 @@ impl AckPolicy {
     }
 
     /// An acknowledgement of all segments below `number` is being sent.
+    #[inline]
     pub fn on_sent(&mut self, now: Time, number: u64) {
         if let Self::Linux(policy) = self {
             policy.on_sent(now, number);

@@ -82,7 +82,8 @@ impl Rack {
     /// See [`super::LossRecovery::prefetch`].
     #[inline]
     pub(super) fn prefetch(&self) -> u64 {
-        let ends = [self.sent.front(), self.sent.back()].map(|sent| sent.map_or(0, |one| one.index));
+        let ends =
+            [self.sent.front(), self.sent.back()].map(|sent| sent.map_or(0, |one| one.index));
         let log = [self.log.front(), self.log.back()].map(|packet| packet.copied().unwrap_or(0));
         let state = self.highest ^ self.rtt.as_nanos() ^ self.log_start;
         let options = u64::from(self.deadline.is_some()) ^ u64::from(self.samples.is_some());
