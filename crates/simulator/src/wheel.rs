@@ -243,10 +243,7 @@ impl<E: Copy> Wheel<E> {
     /// Frees a chunk; returns the next one.
     #[inline]
     fn release(&mut self, index: u32) -> u32 {
-        std::mem::replace(
-            &mut self.next[index as usize],
-            std::mem::replace(&mut self.free, index),
-        )
+        std::mem::replace(&mut self.next[index as usize], std::mem::replace(&mut self.free, index))
     }
 
     /// The highest digit in which `time` differs from the present; 0 if none does.
