@@ -40,8 +40,9 @@ impl Control {
     }
 }
 
-/// With more flows than this, their state outgrows the nearer caches.
-const FLOWS_IN_CACHE: usize = 200;
+/// With more flows than this, their state outgrows the nearer caches. Below, looking ahead costs more than
+/// the waits: 500 flows are 9 % faster without, one cell of 350 flows 15 %.
+const FLOWS_IN_CACHE: usize = 1_000;
 
 /// Events between two checks of the [`Control`].
 const EVENTS_PER_LOOK: u32 = 1 << 15;
