@@ -52,6 +52,7 @@ impl Pacer {
     }
 
     /// The earliest time at which the next packet may leave.
+    #[inline]
     pub fn earliest(&self) -> Time {
         if self.due == Time::NEVER { Time::NEVER } else { self.due - self.allowance }
     }

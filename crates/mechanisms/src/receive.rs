@@ -28,11 +28,13 @@ pub struct Reassembly {
 
 impl Reassembly {
     /// The lowest packet that has not arrived: the cumulative acknowledgement.
+    #[inline]
     pub fn next(&self) -> u64 {
         self.next
     }
 
     /// The runs to report, the most recent first (RFC 2018, section 4); at most three.
+    #[inline]
     pub fn blocks(&self) -> &[SackBlock] {
         &self.held[..self.held.len().min(MAX_BLOCKS)]
     }
@@ -43,6 +45,7 @@ impl Reassembly {
     }
 
     /// `packet` arrived.
+    #[inline]
     pub fn receive(&mut self, packet: u64) -> Arrival {
         if packet == self.next {
             self.next += 1;

@@ -75,6 +75,8 @@ pub struct RttEstimator {
     parameters: RtoParameters,
     /// The unit of the averages in nanoseconds: 1, or a tick's length.
     unit: u64,
+    /// The granularity in units, at least 1: the least 4 RTTVAR in the timeout.
+    granules: u64,
     /// 8 SRTT in units; zero before the first sample.
     srtt8: u64,
     /// 4 RTTVAR in units.
@@ -98,11 +100,21 @@ impl RttEstimator {
             Sampling::Exact => 1,
             Sampling::Ticks => parameters.granularity.as_nanos().max(1),
         };
-        Self { parameters, unit, srtt8: 0, rttvar4: 0, stale: false, doublings: 0, minimum: None }
+        Self {
+            parameters,
+            unit,
+            granules: (parameters.granularity.as_nanos() / unit).max(1),
+            srtt8: 0,
+            rttvar4: 0,
+            stale: false,
+            doublings: 0,
+            minimum: None,
+        }
     }
 
     /// A round trip was measured, on a packet that was sent once (Karn's rule). The timeout is
     /// computed anew and thereby no longer backed off (RFC 6298, section 5.7).
+    #[inline]
     pub fn on_sample(&mut self, rtt: Duration) {
         self.minimum = Some(self.minimum.map_or(rtt, |least| least.min(rtt)));
         let sample = (rtt.as_nanos().saturating_add(self.unit / 2) / self.unit).max(1);
@@ -119,6 +131,7 @@ impl RttEstimator {
     }
 
     /// The retransmission timeout, back-off included.
+    #[inline]
     pub fn rto(&self) -> Duration {
         let base = self.base_rto().max(self.parameters.minimum);
         let factor = 1u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
@@ -127,18 +140,19 @@ impl RttEstimator {
 
     /// The retransmission timeout with another term of variation than 4 RTTVAR, back-off included:
     /// `SRTT + variation`. The minimum is the term's own.
+    #[inline]
     pub fn rto_with(&self, variation: Duration) -> Duration {
         let base = self.srtt().map_or(self.parameters.initial, |srtt| srtt + variation);
         let factor = 1u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
         (base * factor).min(self.parameters.maximum)
     }
 
+    #[inline]
     fn base_rto(&self) -> Duration {
         if self.srtt8 == 0 {
             return self.parameters.initial;
         }
-        let granules = (self.parameters.granularity.as_nanos() / self.unit).max(1);
-        let variation = self.rttvar4.max(granules);
+        let variation = self.rttvar4.max(self.granules);
         Duration::from_nanos(self.unit) * ((self.srtt8 + 8 * variation) / 8)
     }
 
@@ -158,6 +172,7 @@ impl RttEstimator {
     }
 
     /// The smoothed round-trip time; `None` before the first sample.
+    #[inline]
     pub fn srtt(&self) -> Option<Duration> {
         (self.srtt8 > 0).then(|| Duration::from_nanos(self.srtt8 * self.unit / 8))
     }
@@ -168,6 +183,7 @@ impl RttEstimator {
     }
 
     /// The smallest sample, never rounded to ticks; `None` before the first.
+    #[inline]
     pub fn minimum_rtt(&self) -> Option<Duration> {
         self.minimum
     }

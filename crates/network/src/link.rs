@@ -261,7 +261,27 @@ impl Link {
                 duplicated: false,
             };
         }
+        if self.plain {
+            return self.offer_to_plain(now, size);
+        }
         self.offer_to_any(now, size, ecn_capable)
+    }
+
+    /// As [`offer_to_any`](Self::offer_to_any) on a plain link, without what only others have.
+    fn offer_to_plain(&mut self, now: Time, size: Bytes) -> Fate {
+        self.settle(now);
+        let mut starts = now;
+        if now < self.busy_until {
+            let Queue::DropTail(queue) = &self.rest.queue else {
+                unreachable!("a plain link has a drop-tail queue")
+            };
+            if queue.limit().is_exceeded_by(self.lingering(), size) {
+                return self.drop_packet(DropReason::QueueFull);
+            }
+            starts = self.wait(now, size);
+        }
+        let at = self.transmit(starts, size) + self.constant_delay;
+        Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
     }
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
@@ -549,8 +569,6 @@ impl Link {
         self.busy += ends.since(starts);
     }
 
-    /// The arrival of a packet whose last bit leaves at `ends`.
-    #[inline]
     /// When the packet that the wire has just lost would have arrived. It takes the next delay of the
     /// link's law, and packets behind it keep the order with it.
     #[cold]
@@ -562,6 +580,8 @@ impl Link {
         }
     }
 
+    /// The arrival of a packet whose last bit leaves at `ends`.
+    #[inline]
     fn propagate(&mut self, ends: Time) -> Time {
         match &mut self.rest.wire {
             None => ends + self.constant_delay,

@@ -57,6 +57,7 @@ impl Source {
 
     /// The next time at which [`offered`](Self::offered) exceeds its value at `now`;
     /// [`Time::NEVER`] if that depends on acknowledgements.
+    #[inline]
     pub fn next_offer(&self, now: Time) -> Time {
         match self {
             Self::Ftp | Self::File { .. } => Time::NEVER,

@@ -111,10 +111,16 @@ fn allow_answers_ahead(agents: &mut [Agent], layout: &Layout, fabric: &Fabric) {
         users[*link] += 1;
     }
     for (agent, flow) in agents.iter_mut().zip(&layout.flows) {
-        if let Agent::Tcp(tcp) = agent
-            && fabric.answers_can_be_computed_ahead(&flow.forward, &flow.reverse, &users)
-        {
-            tcp.allow_answers_ahead();
+        let in_order = fabric.keeps_order(&flow.forward);
+        match agent {
+            Agent::Tcp(tcp)
+                if fabric.answers_can_be_computed_ahead(&flow.forward, &flow.reverse, &users) =>
+            {
+                tcp.allow_answers_ahead();
+            }
+            Agent::Udp(udp) if in_order => udp.allow_counting_ahead(),
+            Agent::Spaced(spaced) if in_order => spaced.allow_counting_ahead(),
+            _ => {}
         }
     }
 }

@@ -435,7 +435,7 @@ impl Fabric {
     }
 
     /// A link has dropped a packet.
-    #[inline]
+    #[cold]
     fn lose_at(&mut self, now: Time, link: usize, handle: u32, fate: Fate) {
         let mut at = now;
         if !self.known_after.is_empty()
@@ -495,26 +495,31 @@ impl Fabric {
         }
     }
 
-    /// True if a route's packets arrive in order, once and whole, and the first link of the return
-    /// route carries nothing else: the receiver's answers can then be computed ahead.
+    /// True if a route's packets arrive in order, once and whole: arrivals that nothing answers can
+    /// then be counted ahead.
+    pub(crate) fn keeps_order(&self, route: &[usize]) -> bool {
+        let reorders = |link: usize| match &self.scheduled[link] {
+            Some(scheduled) => scheduled.link().reorders() || scheduled.link().harms(),
+            None => self.links[link].reorders() || self.links[link].harms(),
+        };
+        route.iter().all(|link| !reorders(*link))
+    }
+
+    /// True if a route keeps its packets in order, and the first link of the return route carries
+    /// nothing else: the receiver's answers can then be computed ahead.
     pub(crate) fn answers_can_be_computed_ahead(
         &self,
         forward: &[usize],
         back: &[usize],
         users: &[u32],
     ) -> bool {
-        let reorders = |link: usize| match &self.scheduled[link] {
-            Some(scheduled) => scheduled.link().reorders() || scheduled.link().harms(),
-            None => self.links[link].reorders() || self.links[link].harms(),
-        };
-        let ordered = forward.iter().all(|link| !reorders(*link));
         let alone = back.first().is_some_and(|link| users[*link] == 1);
         let plain = |link: &usize| {
             self.watches[*link].is_none()
                 && self.scheduled[*link].is_none()
                 && self.links[*link].may_be_offered_ahead()
         };
-        ordered && alone && back.first().is_some_and(plain)
+        self.keeps_order(forward) && alone && back.first().is_some_and(plain)
     }
 
     /// Sends what leaves a link to `tap`. A tap does not change the run: packets reach each link

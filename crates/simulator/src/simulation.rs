@@ -40,8 +40,9 @@ impl Control {
     }
 }
 
-/// With more flows than this, their state outgrows the nearer caches.
-const FLOWS_IN_CACHE: usize = 200;
+/// With more flows than this, their state outgrows the nearer caches. Below, looking ahead costs more than
+/// the waits: 500 flows are 9 % faster without, one cell of 350 flows 15 %.
+const FLOWS_IN_CACHE: usize = 1_000;
 
 /// Events between two checks of the [`Control`].
 const EVENTS_PER_LOOK: u32 = 1 << 15;
@@ -222,13 +223,13 @@ impl Simulation {
         }
     }
 
-    /// A packet will arrive at `at`. If its receiver answers at once and no agent is read before
-    /// then, it is delivered now, which saves an event.
+    /// A packet will arrive at `at`. If its receiver answers at once or only counts it, and no agent is
+    /// read before then, it is delivered now, which saves an event.
     #[inline]
     fn arriving(&mut self, now: Time, at: Time, handle: u32) {
         let packet = self.run.fabric.packet(handle);
         let agent = &mut self.run.agents[packet.flow as usize];
-        if at <= self.horizon && agent.takes_ahead(now, packet) {
+        if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
             let packet = self.run.fabric.take(handle);
             agent.on_packet(at, packet, &mut self.run.fabric);
             return;

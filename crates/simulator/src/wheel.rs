@@ -19,8 +19,8 @@ const DIGIT_BITS: u32 = 7;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 const NONE: u32 = u32::MAX;
-/// A chunk of events of 16 bytes is 512 bytes.
-const CHUNK: usize = 31;
+/// Events in a chunk: of 16 bytes each, 512 bytes.
+const CHUNK: usize = 32;
 
 /// Maximum number of events sorted at once: beyond it, moving them down is cheaper.
 pub(crate) const MAX_NEAR: usize = 64;
@@ -29,16 +29,23 @@ pub(crate) const MAX_NEAR: usize = 64;
 /// through more memory than the cache holds would dominate the cost.
 struct Chunk<E> {
     events: [(u64, E); CHUNK],
-    len: u32,
-    next: u32,
 }
 
-/// A list of chunks.
+/// A list of chunks. All but the last are full, so that `len` says where the next event goes: a push
+/// reads no more than this and writes the event.
 #[derive(Clone, Copy)]
 struct Slot {
     first: u32,
     last: u32,
     len: u32,
+}
+
+impl Slot {
+    /// How many events the chunk has of which `left` events and those of later chunks are left.
+    #[inline]
+    fn in_chunk(left: u32) -> usize {
+        (left as usize).min(CHUNK)
+    }
 }
 
 const EMPTY: Slot = Slot { first: NONE, last: NONE, len: 0 };
@@ -51,6 +58,8 @@ pub(crate) struct Wheel<E> {
     /// All later events, in slots by level and digit.
     slots: [[Slot; SLOTS]; LEVELS],
     chunks: Vec<Chunk<E>>,
+    /// For each chunk, the one behind it in its list.
+    next: Vec<u32>,
     /// The first chunk of the free list.
     free: u32,
     /// One bit per slot: occupied.
@@ -67,6 +76,7 @@ impl<E: Copy> Wheel<E> {
             near_end: 0,
             slots: [[EMPTY; SLOTS]; LEVELS],
             chunks: Vec::new(),
+            next: Vec::new(),
             free: NONE,
             occupied: [0; LEVELS],
             levels: 0,
@@ -112,11 +122,17 @@ impl<E: Copy> Wheel<E> {
 
     /// Every waiting event with its time, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Time, E)> + '_ {
-        let chunk = |index: u32| self.chunks.get(index as usize);
-        let slots = self.slots.iter().flatten();
-        let far = slots
-            .flat_map(move |slot| successors(chunk(slot.first), move |piece| chunk(piece.next)))
-            .flat_map(|chunk| &chunk.events[..chunk.len as usize]);
+        let far = self.slots.iter().flatten().flat_map(move |slot| {
+            let begin = (slot.first, slot.len);
+            let behind = move |(index, left): &(u32, u32)| {
+                let left = left.saturating_sub(CHUNK as u32);
+                (left > 0).then(|| (self.next[*index as usize], left))
+            };
+            let pieces = successors((slot.len > 0).then_some(begin), behind);
+            pieces.flat_map(|(index, left)| {
+                &self.chunks[index as usize].events[..Slot::in_chunk(left)]
+            })
+        });
         let all = self.near.iter().chain(far);
         all.map(|(time, event)| (Time::from_nanos(*time), *event))
     }
@@ -141,13 +157,15 @@ impl<E: Copy> Wheel<E> {
             if from + self.slots[level][digit].len as usize > MAX_NEAR && !is_one_instant {
                 break;
             }
-            let mut index = self.vacate(level, digit);
-            while index != NONE {
+            let Slot { first: mut index, len: mut left, .. } = self.vacate(level, digit);
+            while left > 0 {
                 let chunk = &self.chunks[index as usize];
-                self.near.extend_from_slice(&chunk.events[..chunk.len as usize]);
+                let events = &chunk.events[..Slot::in_chunk(left)];
+                self.near.extend_from_slice(events);
+                left -= events.len() as u32;
                 index = self.release(index);
             }
-            self.near[from..].sort_by_key(|(time, _)| *time);
+            sort(&mut self.near[from..]);
             end =
                 Some(self.start_of(level, digit).saturating_add(1 << (DIGIT_BITS * level as u32)));
         }
@@ -184,12 +202,14 @@ impl<E: Copy> Wheel<E> {
             return false;
         }
         self.present = start;
-        let mut index = self.vacate(level, digit);
-        while index != NONE {
-            for place in 0..self.chunks[index as usize].len as usize {
+        let Slot { first: mut index, len: mut left, .. } = self.vacate(level, digit);
+        while left > 0 {
+            let count = Slot::in_chunk(left);
+            for place in 0..count {
                 let (time, event) = self.chunks[index as usize].events[place];
                 self.append(time, event);
             }
+            left -= count as u32;
             index = self.release(index);
         }
         true
@@ -210,23 +230,20 @@ impl<E: Copy> Wheel<E> {
         higher | (digit as u64) << shift
     }
 
-    /// Empties a slot; returns the first chunk of its list.
+    /// Empties a slot; returns its list.
     #[inline]
-    fn vacate(&mut self, level: usize, digit: usize) -> u32 {
+    fn vacate(&mut self, level: usize, digit: usize) -> Slot {
         self.occupied[level] &= !(1 << digit);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
         }
-        std::mem::replace(&mut self.slots[level][digit], EMPTY).first
+        std::mem::replace(&mut self.slots[level][digit], EMPTY)
     }
 
     /// Frees a chunk; returns the next one.
     #[inline]
     fn release(&mut self, index: u32) -> u32 {
-        std::mem::replace(
-            &mut self.chunks[index as usize].next,
-            std::mem::replace(&mut self.free, index),
-        )
+        std::mem::replace(&mut self.next[index as usize], std::mem::replace(&mut self.free, index))
     }
 
     /// The highest digit in which `time` differs from the present; 0 if none does.
@@ -241,38 +258,57 @@ impl<E: Copy> Wheel<E> {
         let level = self.level_of(time) as usize;
         let digit = (time >> (DIGIT_BITS * level as u32)) as usize & (SLOTS - 1);
         let slot = &mut self.slots[level][digit];
+        let place = slot.len as usize % CHUNK;
         slot.len += 1;
-        if let Some(chunk) = self.chunks.get_mut(slot.last as usize)
-            && (chunk.len as usize) < CHUNK
-        {
-            chunk.events[chunk.len as usize] = (time, event);
-            chunk.len += 1;
-            return;
+        if place == 0 {
+            self.add_chunk(level, digit, (time, event));
         }
-        self.append_to_new_chunk(level, digit, (time, event));
+        let last = self.slots[level][digit].last;
+        self.chunks[last as usize].events[place] = (time, event);
     }
 
-    fn append_to_new_chunk(&mut self, level: usize, digit: usize, entry: (u64, E)) {
+    /// Adds a chunk to the list of a slot, whose others are full.
+    #[cold]
+    #[inline(never)]
+    fn add_chunk(&mut self, level: usize, digit: usize, filler: (u64, E)) {
         let index = if self.free == NONE {
-            self.chunks.push(Chunk { events: [entry; CHUNK], len: 1, next: NONE });
+            self.chunks.push(Chunk { events: [filler; CHUNK] });
+            self.next.push(NONE);
             (self.chunks.len() - 1) as u32
         } else {
             let index = self.free;
-            let chunk = &mut self.chunks[index as usize];
-            self.free = std::mem::replace(&mut chunk.next, NONE);
-            chunk.events[0] = entry;
-            chunk.len = 1;
+            self.free = std::mem::replace(&mut self.next[index as usize], NONE);
             index
         };
         self.occupied[level] |= 1 << digit;
         self.levels |= 1 << level;
         let slot = &mut self.slots[level][digit];
-        if let Some(last) = self.chunks.get_mut(slot.last as usize) {
-            last.next = index;
+        if let Some(next) = self.next.get_mut(slot.last as usize) {
+            *next = index;
         } else {
             slot.first = index;
         }
         slot.last = index;
+    }
+}
+
+/// Sorts by time, and keeps the order of events of the same time. Slots are small and often in order.
+#[inline]
+fn sort<E: Copy>(events: &mut [(u64, E)]) {
+    /// Beyond this, insertion costs more than merging.
+    const FEW: usize = 24;
+    if events.len() > FEW {
+        events.sort_by_key(|(time, _)| *time);
+        return;
+    }
+    for place in 1..events.len() {
+        let event = events[place];
+        let mut to = place;
+        while to > 0 && events[to - 1].0 > event.0 {
+            events[to] = events[to - 1];
+            to -= 1;
+        }
+        events[to] = event;
     }
 }
 

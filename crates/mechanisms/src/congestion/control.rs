@@ -36,6 +36,7 @@ impl Window {
     }
 
     /// How many whole packets may be in flight; at least one.
+    #[inline]
     pub fn whole_packets(self) -> u64 {
         (self.0 as u64).max(1)
     }
@@ -216,6 +217,7 @@ pub struct RecoveryPoint {
 
 impl RecoveryPoint {
     /// True if `loss` begins a new episode, which then lasts until `loss.next`.
+    #[inline]
     pub fn begins_with(&mut self, loss: &Loss) -> bool {
         let begins = loss.packet >= self.end;
         if begins {

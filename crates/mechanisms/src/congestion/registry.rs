@@ -257,6 +257,7 @@ macro_rules! registry {
                 match self { $(Self::$controller(inner) => inner.on_sent(sent),)+ }
             }
 
+            #[inline]
             fn on_ack(&mut self, ack: &Ack) {
                 match self { $(Self::$controller(inner) => inner.on_ack(ack),)+ }
             }
@@ -285,6 +286,7 @@ macro_rules! registry {
                 match self { $(Self::$controller(inner) => inner.on_idle_decay(timeouts),)+ }
             }
 
+            #[inline]
             fn window(&self) -> Window {
                 match self { $(Self::$controller(inner) => inner.window(),)+ }
             }

@@ -110,6 +110,7 @@ impl Registered for Reno {
 }
 
 impl CongestionControl for Reno {
+    #[inline]
     fn on_ack(&mut self, ack: &Ack) {
         if ack.in_recovery || ack.packets <= 0.0 || !ack.window_limited {
             return;
@@ -153,6 +154,7 @@ impl CongestionControl for Reno {
         self.cwnd = self.window().decayed(initial, timeouts).packets();
     }
 
+    #[inline]
     fn window(&self) -> Window {
         Window::of_packets(self.cwnd)
     }

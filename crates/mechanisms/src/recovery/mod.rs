@@ -121,22 +121,34 @@ impl LossRecovery {
         }
     }
 
+    /// Reads a little of each part of its memory, which is then in the cache; the result has no meaning.
+    #[inline]
+    pub fn prefetch(&self) -> u64 {
+        let board = self.board.first() ^ self.board.in_flight() ^ self.board.losses();
+        let rack = self.rack.as_ref().map_or(0, |rack| rack.prefetch());
+        board ^ u64::from(self.in_recovery()) ^ rack
+    }
+
     /// The lowest packet not cumulatively acknowledged.
+    #[inline]
     pub fn first(&self) -> u64 {
         self.board.first()
     }
 
     /// The next new packet.
+    #[inline]
     pub fn next(&self) -> u64 {
         self.board.next()
     }
 
     /// Packets sent and not cumulatively acknowledged.
+    #[inline]
     pub fn outstanding(&self) -> u64 {
         self.board.outstanding()
     }
 
     /// Packets that count against the window.
+    #[inline]
     pub fn in_flight(&self) -> u64 {
         let before_episode = self.episode_end.is_none() && self.duplicate_acks > 0;
         if before_episode && !self.limited_transmit {
@@ -146,12 +158,14 @@ impl LossRecovery {
     }
 
     /// True while a loss episode lasts.
+    #[inline]
     pub fn in_recovery(&self) -> bool {
         self.episode_end.is_some()
     }
 
     /// True while losses are repaired: in an episode, or after a timeout until all that was sent by then
     /// is acknowledged.
+    #[inline]
     pub fn repairs(&self) -> bool {
         self.in_recovery() || self.board.first() < self.no_episode_below
     }
@@ -160,16 +174,19 @@ impl LossRecovery {
     /// retransmission timer. Of an episode's partial ACKs only the first does, so that a long
     /// one ends by the timer rather than with a packet a round trip (RFC 6582, section 3.2,
     /// step 3, and section 4, the "impatient" variant).
+    #[inline]
     pub fn restarts_timer(&self) -> bool {
         self.partial_acks <= 1
     }
 
     /// How often a packet was found lost since the start, retransmissions counted.
+    #[inline]
     pub fn losses(&self) -> u64 {
         self.board.losses()
     }
 
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
+    #[inline]
     pub fn on_ack(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
         if self.rack.is_some() {
             return self.on_ack_by_time(now, cumulative, blocks);
@@ -258,6 +275,7 @@ impl LossRecovery {
     }
 
     /// When [`on_reordering_timer`](Self::on_reordering_timer) is due; with RACK only.
+    #[inline]
     pub fn reordering_deadline(&self) -> Option<Time> {
         self.rack.as_ref().and_then(|rack| rack.deadline())
     }
@@ -270,12 +288,14 @@ impl LossRecovery {
 
     /// The RTT samples of the last acknowledgement; with RACK only. `None` where it covered only
     /// packets sent more than once (Karn's rule), or none.
+    #[inline]
     pub fn samples(&self) -> Option<Samples> {
         self.rack.as_ref().and_then(|rack| rack.samples())
     }
 
     /// Whether a tail loss probe may be scheduled: something is outstanding, nothing is known to be
     /// lost or out of order, and no probe is under way (RFC 8985, section 7.2); with RACK only.
+    #[inline]
     pub fn may_probe(&self) -> bool {
         self.rack.as_ref().is_some_and(|rack| !rack.is_probing())
             && self.board.outstanding() > 0
@@ -298,6 +318,7 @@ impl LossRecovery {
         }
     }
 
+    #[inline]
     fn on_advance(&mut self, by: u64) {
         self.duplicate_acks = 0;
         let Some(end) = self.episode_end else {
@@ -319,6 +340,7 @@ impl LossRecovery {
         }
     }
 
+    #[inline]
     fn on_duplicate(&mut self) {
         self.duplicate_acks += 1;
         if !self.style.is_selective() {
@@ -326,6 +348,7 @@ impl LossRecovery {
         }
     }
 
+    #[inline]
     fn begin_episode_if_due(&mut self) -> Option<u64> {
         let first = self.board.first();
         let due = self.duplicate_acks >= DUPLICATE_THRESHOLD as u64
@@ -341,6 +364,7 @@ impl LossRecovery {
 
     /// The packet to send next, if `window` whole packets may be in flight and there is one;
     /// `new_available`: whether the application has a new one.
+    #[inline]
     pub fn next_packet(&mut self, window: u64, new_available: bool) -> Option<NextPacket> {
         let lost = self.board.next_lost();
         let is_forced = |packet| packet == self.board.first() || self.rack.is_some();
@@ -363,6 +387,7 @@ impl LossRecovery {
     }
 
     /// The packet was sent; returns its number.
+    #[inline]
     pub fn on_sent(&mut self, now: Time, packet: NextPacket) -> u64 {
         let number = match packet {
             NextPacket::New => self.board.send_new(),

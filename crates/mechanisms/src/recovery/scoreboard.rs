@@ -53,26 +53,31 @@ pub struct Scoreboard {
 
 impl Scoreboard {
     /// The lowest packet not cumulatively acknowledged.
+    #[inline]
     pub fn first(&self) -> u64 {
         self.first
     }
 
     /// The next new packet.
+    #[inline]
     pub fn next(&self) -> u64 {
         self.next
     }
 
     /// Packets sent and not cumulatively acknowledged.
+    #[inline]
     pub fn outstanding(&self) -> u64 {
         self.next - self.first
     }
 
     /// Packets estimated to be in the network (RFC 6675, section 4, SetPipe).
+    #[inline]
     pub fn in_flight(&self) -> u64 {
         self.pipe
     }
 
     /// A new packet was sent; returns its number.
+    #[inline]
     pub fn send_new(&mut self) -> u64 {
         self.next += 1;
         self.pipe += 1;
@@ -90,6 +95,7 @@ impl Scoreboard {
 
     /// Everything below `ack` has arrived; returns how many packets that newly acknowledges,
     /// those selectively acknowledged before not counted.
+    #[inline]
     pub fn acknowledge(&mut self, ack: u64) -> u64 {
         let ack = ack.min(self.next);
         let mut newly = 0;
@@ -176,6 +182,7 @@ impl Scoreboard {
 
     /// Marks lost what RFC 6675's IsLost says is lost: every packet with three selectively
     /// acknowledged above it.
+    #[inline]
     pub fn find_losses(&mut self) {
         let Some(Some(below)) = self.highest_sacked.last().copied() else { return };
         for packet in self.lost_below.max(self.first)..below {
@@ -247,6 +254,7 @@ impl Scoreboard {
     }
 
     /// How often a packet was found lost since the start, retransmissions counted.
+    #[inline]
     pub fn losses(&self) -> u64 {
         self.losses
     }
@@ -262,11 +270,13 @@ impl Scoreboard {
     }
 
     /// True where the lowest outstanding packet has been found lost.
+    #[inline]
     pub fn first_is_lost(&self) -> bool {
         self.flags.front().is_some_and(|flags| flags & LOST != 0)
     }
 
     /// The lowest packet that is lost and not retransmitted (RFC 6675, NextSeg, rule 1).
+    #[inline]
     pub fn next_lost(&mut self) -> Option<u64> {
         let end = self.lost_end();
         self.retransmit_from = self.retransmit_from.max(self.first);
@@ -290,6 +300,7 @@ impl Scoreboard {
         })
     }
 
+    #[inline]
     fn lost_end(&self) -> u64 {
         self.first + self.flags.len() as u64
     }
@@ -303,6 +314,7 @@ impl Scoreboard {
     }
 }
 
+#[inline]
 fn copies_in_flight(flags: u8) -> u64 {
     let original = u64::from(flags & (LOST | SACKED) == 0);
     let copy = u64::from(flags & RETRANSMITTED != 0 && flags & SACKED == 0);

@@ -31,6 +31,7 @@ impl LinuxVariation {
 
     /// A round trip of `rtt` was measured; `first` is the lowest packet not acknowledged before, and
     /// `next` the next new one.
+    #[inline]
     pub fn on_sample(&mut self, rtt: Duration, first: u64, next: u64) {
         let (sample, minimum) = (rtt.as_nanos().max(1), self.minimum.as_nanos());
         if self.srtt8 == 0 {
@@ -62,6 +63,7 @@ impl LinuxVariation {
     }
 
     /// The term: the retransmission timeout is SRTT and this.
+    #[inline]
     pub fn term(&self) -> Duration {
         Duration::from_nanos(self.term)
     }

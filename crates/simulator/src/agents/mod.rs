@@ -69,20 +69,32 @@ impl Agent {
         }
     }
 
-    /// True if `packet` may be delivered to the agent before its arrival time.
+    /// True if `packet`, which arrives at `at`, may be delivered to the agent now; agents are read at
+    /// `horizon`, not before `at`.
     #[inline]
-    pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
+    pub(crate) fn takes_ahead(
+        &self,
+        now: Time,
+        (at, horizon): (Time, Time),
+        packet: &Packet,
+    ) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.takes_ahead(now, packet),
-            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) => false,
+            // What is read at the time of an arrival may be read before it.
+            Self::Udp(udp) => at < horizon && udp.takes_ahead(now),
+            Self::Spaced(spaced) => at < horizon && spaced.takes_ahead(now, at, packet),
+            Self::Adu(_) => false,
         }
     }
 
     /// A data packet's arrival is pending as an event.
     #[inline]
     pub(crate) fn await_arrival(&mut self, at: Time) {
-        if let Self::Tcp(tcp) = self {
-            tcp.await_arrival(at);
+        match self {
+            Self::Tcp(tcp) => tcp.await_arrival(at),
+            Self::Udp(udp) => udp.await_arrival(at),
+            Self::Spaced(spaced) => spaced.await_arrival(at),
+            Self::Adu(_) => {}
         }
     }
 

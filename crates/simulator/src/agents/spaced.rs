@@ -56,6 +56,27 @@ impl Spaced {
         }
     }
 
+    /// As [`Udp::allow_counting_ahead`].
+    pub(crate) fn allow_counting_ahead(&mut self) {
+        self.udp.allow_counting_ahead();
+    }
+
+    /// True if `packet`, which arrives at `at`, may be delivered before: its arrival causes no answer
+    /// and no report, and none is sent before.
+    #[inline]
+    pub(crate) fn takes_ahead(&self, now: Time, at: Time, packet: &Packet) -> bool {
+        let is_data = !packet.marks.ack && packet.number != PROBE;
+        let reports = self.report_timer.is_set() && self.report_timer.deadline() > at;
+        let is_counted = reports || matches!(self.pace, Pace::Constant(_));
+        is_data && is_counted && self.udp.takes_ahead(now)
+    }
+
+    /// The arrival of data is pending as an event.
+    #[inline]
+    pub(crate) fn await_arrival(&mut self, at: Time) {
+        self.udp.await_arrival(at);
+    }
+
     /// As [`Udp::expect_copies`].
     pub(crate) fn expect_copies(&mut self) {
         self.udp.expect_copies();

@@ -22,6 +22,10 @@ pub(crate) struct Udp {
     receiver: Receiver,
     /// What has arrived, if missing units of a stream are counted or links make copies.
     arrived: Option<Arrivals>,
+    /// Arrivals may be counted as soon as they are known.
+    counts_ahead: bool,
+    /// The latest arrival that is pending as an event.
+    awaited: Time,
 }
 
 impl Udp {
@@ -34,7 +38,40 @@ impl Udp {
     ) -> Self {
         let arrived = receiver.wants_due_times().then(Arrivals::default);
         let ecn = EcnCode::None;
-        Self { flow, route, size, ecn, source, stop, sent: 0, receiver, arrived }
+        let (counts_ahead, awaited) = (false, Time::ZERO);
+        let sent = 0;
+        Self {
+            flow,
+            route,
+            size,
+            ecn,
+            source,
+            stop,
+            sent,
+            receiver,
+            arrived,
+            counts_ahead,
+            awaited,
+        }
+    }
+
+    /// Packets arrive in order, once and whole, so that they may be counted as soon as their arrival is
+    /// known. Messages are recorded when they arrive.
+    pub(crate) fn allow_counting_ahead(&mut self) {
+        self.counts_ahead = self.receiver.messages().is_none();
+    }
+
+    /// True if a packet may be delivered before its arrival time: no earlier arrival is pending as an
+    /// event.
+    #[inline]
+    pub(crate) fn takes_ahead(&self, now: Time) -> bool {
+        self.counts_ahead && self.awaited < now
+    }
+
+    /// A packet's arrival is pending as an event.
+    #[inline]
+    pub(crate) fn await_arrival(&mut self, at: Time) {
+        self.awaited = self.awaited.max(at);
     }
 
     /// The same, with packets of this ECN code point.
