@@ -69,15 +69,6 @@ impl AckPolicy {
         }
     }
 
-    /// Reads a little of each part of its memory, which is then in the cache; the result has no meaning.
-    #[inline]
-    pub fn prefetch(&self) -> u64 {
-        match self {
-            Self::Linux(policy) => policy.prefetch(),
-            _ => 0,
-        }
-    }
-
     /// An acknowledgement of all segments below `number` is being sent.
     #[inline]
     pub fn on_sent(&mut self, now: Time, number: u64) {

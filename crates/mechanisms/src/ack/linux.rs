@@ -121,16 +121,6 @@ impl LinuxAck {
         buffer * payload.min(SEGMENT_MEMORY) / SEGMENT_MEMORY
     }
 
-    /// See [`super::AckPolicy::prefetch`].
-    #[inline]
-    pub fn prefetch(&self) -> u64 {
-        let sent = &self.round_trip.sent;
-        let ends = [sent.front(), sent.back()].map(|entry| entry.map_or(0, |(number, _)| *number));
-        let [front, back] = ends;
-        let state = self.payload ^ self.quick ^ self.window ^ self.read ^ self.since.as_nanos();
-        front ^ back ^ state ^ u64::from(self.holds)
-    }
-
     /// See [`super::AckPolicy::on_segment`].
     pub fn on_segment(&mut self, now: Time, segment: Segment) -> AckDecision {
         let is_second = std::mem::replace(&mut self.holds, true);

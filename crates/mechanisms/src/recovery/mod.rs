@@ -121,14 +121,6 @@ impl LossRecovery {
         }
     }
 
-    /// Reads a little of each part of its memory, which is then in the cache; the result has no meaning.
-    #[inline]
-    pub fn prefetch(&self) -> u64 {
-        let board = self.board.first() ^ self.board.in_flight() ^ self.board.losses();
-        let rack = self.rack.as_ref().map_or(0, |rack| rack.prefetch());
-        board ^ u64::from(self.in_recovery()) ^ rack
-    }
-
     /// The lowest packet not cumulatively acknowledged.
     #[inline]
     pub fn first(&self) -> u64 {

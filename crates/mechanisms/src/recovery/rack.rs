@@ -79,17 +79,6 @@ impl Rack {
         }
     }
 
-    /// See [`super::LossRecovery::prefetch`].
-    #[inline]
-    pub(super) fn prefetch(&self) -> u64 {
-        let ends =
-            [self.sent.front(), self.sent.back()].map(|sent| sent.map_or(0, |one| one.index));
-        let log = [self.log.front(), self.log.back()].map(|packet| packet.copied().unwrap_or(0));
-        let state = self.highest ^ self.rtt.as_nanos() ^ self.log_start;
-        let options = u64::from(self.deadline.is_some()) ^ u64::from(self.samples.is_some());
-        ends[0] ^ ends[1] ^ log[0] ^ log[1] ^ state ^ options
-    }
-
     /// The handshake took `rtt`: a sample of the smallest RTT.
     pub(super) fn on_handshake(&mut self, rtt: Duration) {
         self.minimum = Some(self.minimum.map_or(rtt, |minimum| minimum.min(rtt)));

@@ -111,15 +111,6 @@ impl Extensions {
         self.reduction.as_ref().map(ProportionalReduction::window)
     }
 
-    /// Prefetches the state that an ACK needs.
-    #[inline]
-    pub(super) fn touch(&self) -> u64 {
-        let term = self.variation.as_ref().map_or(0, |variation| variation.term().as_nanos());
-        let flags = u64::from(self.has_sent) ^ u64::from(self.undo.is_some());
-        let options = u64::from(self.reduction.is_some()) ^ u64::from(self.probe_at.is_some());
-        term ^ flags ^ options ^ self.timer.deadline().as_nanos()
-    }
-
     pub(super) fn decays(&self) -> bool {
         self.decays
     }

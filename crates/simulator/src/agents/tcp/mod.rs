@@ -527,19 +527,19 @@ impl Tcp {
     /// Prefetches the state that a packet's arrival needs; see `Simulation::look_ahead`.
     #[inline]
     pub(crate) fn touch(&self, ack: bool) -> u64 {
-        let both = self.reassembly.next() ^ self.receiver.delivered();
+        let both = self.reassembly.next() + self.receiver.delivered();
         if !ack {
-            return both ^ u64::from(self.ack_timer.is_set()) ^ self.policy.prefetch();
+            return both + u64::from(self.ack_timer.is_set());
         }
-        let extensions = self.extensions.as_ref().map_or(0, |extensions| extensions.touch());
-        both ^ self.sent
-            ^ u64::from(self.wake.is_set())
-            ^ u64::from(self.settings.packet_size)
-            ^ self.controller.window().whole_packets()
-            ^ u64::from(self.rtt.srtt().is_some())
-            ^ self.recovery.prefetch()
-            ^ self.transfers
-            ^ extensions
+        both + self.sent
+            + u64::from(self.wake.is_set())
+            + u64::from(self.settings.packet_size)
+            + self.controller.window().whole_packets()
+            + u64::from(self.rtt.srtt().is_some())
+            + self.recovery.first()
+            + self.recovery.in_flight()
+            + u64::from(self.recovery.in_recovery())
+            + self.transfers
     }
 
     /// Where the forward route begins.
