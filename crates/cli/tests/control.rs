@@ -411,9 +411,8 @@ fn as_many_changes_as_a_run_takes_are_held_and_one_more_is_refused() {
     }
     let place = Place::new("changes", &text);
     let running = Controlled::start(&place, &[], None);
-    let change = |number: u32| {
-        running.link(&["bottleneck", &format!("rate={} Mbit/s", 4 + number % 5)])
-    };
+    let change =
+        |number: u32| running.link(&["bottleneck", &format!("rate={} Mbit/s", 4 + number % 5)]);
     for number in 0..50 {
         change(number).succeeds();
     }
