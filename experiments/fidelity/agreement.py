@@ -165,7 +165,7 @@ def chosen_default(rows: Sequence[Compared]) -> Profile:
 
 def furthest(rows: Sequence[Compared], profile: Profile, many: int) -> list[Compared]:
     """The cells in which a profile is furthest from the emulation, of those that can be told."""
-    told = [
+    decided = [
         row for row in rows if profile in row.simulated and row.verdict(profile) != "cannot be told"
     ]
-    return sorted(told, key=lambda row: -abs(row.distance(profile)))[:many]
+    return sorted(decided, key=lambda row: -abs(row.distance(profile)))[:many]

@@ -94,13 +94,9 @@ def _count(group: str, count: int) -> str:
     return f"flows.{group}.count={count}"
 
 
-def _over(profile: str) -> Row:
-    return Row(
-        f"1 CUBIC over {profile}",
-        "profiled.toml",
-        (f'topology.bottleneck.profile="{profile}"',),
-        paired=True,
-    )
+def _over(profile: str, what: str, file: str, tcp: tuple[str, ...]) -> Row:
+    sets = (f'topology.bottleneck.profile="{profile}"',)
+    return Row(f"{what} over {profile}", file, sets, tcp, paired=True)
 
 
 def _loss(text: str) -> str:
@@ -298,15 +294,9 @@ ROWS: Sequence[Row] = (
     ),
     Row("live beside 1 CUBIC, 75 Mbit/s, 7 ms", "live-beside.toml", FAST, BOTH),
     # Links of profiles.
-    *(_over(profile) for profile in OVER),
+    *(_over(profile, "1 CUBIC", "profiled.toml", ("download",)) for profile in OVER),
     *(
-        Row(
-            f"live beside 1 CUBIC over {profile}",
-            "profiled-live.toml",
-            (f'topology.bottleneck.profile="{profile}"',),
-            BOTH,
-            paired=True,
-        )
+        _over(profile, "live beside 1 CUBIC", "profiled-live.toml", BOTH)
         for profile in ("wifi", "5g", "lte-driving")
     ),
 )
