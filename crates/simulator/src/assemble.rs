@@ -165,7 +165,7 @@ fn agent(
             let headers = Bytes::new(TCP_HEADERS);
             let source = source(group, flow.start, tcp.packet, headers, stream("application"));
             let machinery = (
-                LossRecovery::new(recovery_style(tcp.recovery), tcp.limited_transmit),
+                loss_recovery(tcp),
                 controller(tcp, name, stream("congestion"))?,
                 RttEstimator::new(rto_parameters(tcp)),
                 Extensions::new(extension_settings(tcp)),
@@ -265,6 +265,11 @@ fn sender_settings(tcp: &TcpSpec, stop: Time) -> SenderSettings {
         },
         stop,
     }
+}
+
+fn loss_recovery(tcp: &TcpSpec) -> LossRecovery {
+    let recovery = LossRecovery::new(recovery_style(tcp.recovery), tcp.limited_transmit);
+    if tcp.sack_after_timeout { recovery } else { recovery.without_sack_after_timeout() }
 }
 
 fn recovery_style(kind: RecoveryKind) -> RecoveryStyle {

@@ -84,6 +84,8 @@ pub enum NextPacket {
 pub struct LossRecovery {
     style: RecoveryStyle,
     limited_transmit: bool,
+    /// Whether SACK blocks are heeded while what a timeout took for lost is sent again.
+    sack_after_timeout: bool,
     board: Scoreboard,
     /// Set when an episode begins (RFC 6675's RecoveryPoint, RFC 6582's recover), cleared when
     /// the acknowledgement reaches it.
@@ -110,6 +112,7 @@ impl LossRecovery {
         Self {
             style,
             limited_transmit,
+            sack_after_timeout: true,
             board: Scoreboard::default(),
             episode_end: None,
             no_episode_below: 0,
@@ -119,6 +122,14 @@ impl LossRecovery {
             partial_acks: 0,
             rack: (style == RecoveryStyle::Rack).then(Box::default),
         }
+    }
+
+    /// With [`RecoveryStyle::Sack`]: SACK blocks that arrive after a timeout, before all that was sent by
+    /// then is acknowledged, are not heeded, as in Sack1 of ns-2. Everything is sent again in order.
+    /// RFC 6675, section 5.1, heeds them.
+    pub fn without_sack_after_timeout(mut self) -> Self {
+        self.sack_after_timeout = false;
+        self
     }
 
     /// The lowest packet not cumulatively acknowledged.
@@ -189,7 +200,7 @@ impl LossRecovery {
             ..AckOutcome::default()
         };
         outcome.advanced = self.board.first() > first_before;
-        if self.style == RecoveryStyle::Sack {
+        if self.heeds_sack() {
             let newly: u64 = blocks.iter().map(|block| self.board.sack(*block)).sum();
             outcome.newly_acknowledged += newly;
         }
@@ -198,11 +209,17 @@ impl LossRecovery {
         } else if cumulative == first_before && self.board.outstanding() > 0 {
             self.on_duplicate();
         }
-        if self.style == RecoveryStyle::Sack {
+        if self.heeds_sack() {
             self.board.find_losses();
         }
         outcome.lost = self.begin_episode_if_due();
         outcome
+    }
+
+    #[inline]
+    fn heeds_sack(&self) -> bool {
+        let after_timeout = self.board.first() < self.no_episode_below;
+        self.style == RecoveryStyle::Sack && (self.sack_after_timeout || !after_timeout)
     }
 
     fn on_ack_by_time(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
