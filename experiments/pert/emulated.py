@@ -14,7 +14,10 @@ from ontempo.lab.study import Cell
 from .extensions import ACKNOWLEDGEMENT, HOMOGENEOUS
 from .grid import DELAYS, QUEUE_SHARE, VIDEO
 
-WITH_PERT = Emulation(controls=("pert",))
+THESIS_PERT = "pert compete=alpha"
+"""The kernel's PERT by the thesis' letter: beside loss-based flows it is not Reno."""
+
+WITH_PERT = Emulation(controls=(THESIS_PERT,))
 ALONE = Emulation()
 """Runs that need the kernel's PERT, and runs that do not."""
 

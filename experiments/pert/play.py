@@ -22,6 +22,7 @@ from ontempo.lab.programs import program
 from ontempo.lab.real_time import emulate
 
 from ..ffmpeg import CACHE
+from .emulated import THESIS_PERT
 from .film import FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
 from .playlog import Ending, Event, LogEvent, connection, control, ending, events, silences, stalls
 
@@ -75,7 +76,7 @@ def play_cell(control: str, scenes: tuple[Scene, ...], seed: int, rate_mbit_s: i
         "film",
         partial(play, control=control, scenes=scenes),
         (("control", control), ("film", film_key(scenes)), ("caching_ms", CACHING_MS)),
-        ("pert",) if control == "pert" else (),
+        (THESIS_PERT,) if control == "pert" else (),
     )
     return Cell(
         SCENARIO,

@@ -22,6 +22,7 @@ from ontempo.lab.engine import NativeEngine
 from ontempo.lab.errors import (
     BadInputError,
     InterruptedStudyError,
+    LabError,
     UnfitEnvironmentError,
 )
 from ontempo.lab.programs import run_program
@@ -117,14 +118,16 @@ def test_ctrl_c_lets_a_program_clean_up(tmp_path: Path) -> None:
     assert down.exists()
 
 
-def test_a_congestion_control_with_other_parameters_is_refused(
+def test_a_congestion_control_with_other_settings_is_loaded_anew_unless_it_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commands: list[list[str]] = []
 
-    def answers(changed: list[str]) -> Callable[[list[str], str], str]:
-        def run(command: list[str], _what: str) -> str:
+    def answers(changed: list[str], is_used: bool = False) -> Callable[[list[str], str], str]:
+        def run(command: list[str], what: str) -> str:
             commands.append(command[1:])
+            if is_used and "unload" in command:
+                raise LabError(f"{what}: in use by 2 sockets")
             return json.dumps({"loaded": [{"name": "pert", "changed": changed}]})
 
         return run
@@ -134,8 +137,16 @@ def test_a_congestion_control_with_other_parameters_is_refused(
     assert not load_control("pert")
     assert load_control("other")
     assert commands[-1] == ["kernel", "load", "other"]
-    monkeypatch.setattr(real_time, "run_program", answers(["t-min=20 ms"]))
-    with pytest.raises(UnfitEnvironmentError, match="loaded with t-min=20 ms: unload it first"):
+    assert load_control("pert compete=alpha")
+    assert commands[-2:] == [
+        ["kernel", "unload", "pert"],
+        ["kernel", "load", "pert", "--set", "compete=alpha"],
+    ]
+    monkeypatch.setattr(real_time, "run_program", answers(["compete=alpha"]))
+    assert not load_control("pert compete=alpha")
+    monkeypatch.setattr(real_time, "run_program", answers(["t-min=20 ms"], is_used=True))
+    message = "was loaded with t-min=20 ms, not with its defaults, and cannot be unloaded: .* in use"
+    with pytest.raises(UnfitEnvironmentError, match=message):
         load_control("pert")
 
 

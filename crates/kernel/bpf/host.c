@@ -54,6 +54,7 @@ static void event(char kind, const u64 *n)
 {
 	struct pert_ack ack = {
 		.now = n[0],
+		.clock = n[0],
 		.packets = (u32)n[1],
 		.rtt = (u32)n[2],
 		.felt = (u8)n[3],

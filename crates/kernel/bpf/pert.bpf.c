@@ -16,6 +16,9 @@ char _license[] SEC("license") = "GPL";
 /* Written before the program is loaded, constant from then on. */
 const volatile struct pert_parameters given SEC(".rodata.parameters");
 
+/* ns that TAI, the only wall clock of a BPF program, is ahead of UTC here: 0 on a host that knows no leap seconds. */
+const volatile u64 leap_ns SEC(".rodata.clock");
+
 /* What one socket's PERT remembers. */
 struct pert_socket {
 	struct pert_flow flow;
@@ -217,6 +220,7 @@ void BPF_PROG(pert_cong_control, struct sock *sk)
 		return;
 	adopt(pert, tp);
 	ack.now = tp->tcp_mstamp;
+	ack.clock = (bpf_ktime_get_tai_ns() - leap_ns) / 1000;
 	ack.packets = tp->delivered - pert->delivered;
 	ack.rtt = pert->rtt_sample;
 	ack.draw = bpf_get_prandom_u32();

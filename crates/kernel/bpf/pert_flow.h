@@ -35,6 +35,7 @@ struct pert_flow {
 /* What is known when an ACK arrives. */
 struct pert_ack {
 	u64 now;		/* us */
+	u64 clock;		/* us; the wall clock's time */
 	u32 packets;		/* newly acknowledged */
 	u32 rtt;		/* us; 0 where there is no sample */
 	u32 draw;		/* uniform over 32 bits */
@@ -159,8 +160,8 @@ static inline void pert_be_reno_or_not(struct pert_flow *flow, const struct pert
 	/* In slow start there are no responses that could be futile. */
 	full = (flow->competition.as_reno || flow->cwnd >= flow->ssthresh) &&
 	       (u64)(rtt - flow->min_rtt) << DELAY_BITS >= pert_full_from(p, q, has_lost);
-	switch (pert_compete(&flow->competition, ack->now, flow->srtt, flow->cwnd, full,
-			     has_lost)) {
+	switch (pert_compete(&flow->competition, ack->now, ack->clock, flow->srtt, flow->cwnd,
+			     full, has_lost)) {
 	case PERT_TO_RENO:
 		flow->ssthresh = pert_max(flow->competition.window, flow->cwnd);
 		break;

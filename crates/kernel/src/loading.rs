@@ -35,6 +35,7 @@ mod program {
     use std::sync::Mutex;
 
     use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
+    use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
 
     use super::{KernelError, Name, Settings};
     use crate::loaded::Pins;
@@ -101,8 +102,20 @@ mod program {
         let mut named = [0; Name::LENGTH + 1];
         named[..name.as_str().len()].copy_from_slice(name.as_str().as_bytes());
         write(&mut object, ".rodata.parameters", &numbers)?;
+        write(&mut object, ".rodata.clock", &leap_ns().to_ne_bytes())?;
         write(&mut object, "congestion_control", &named)?;
         Ok(object)
+    }
+
+    /// How far TAI is ahead of UTC on this host: a whole number of seconds, 0 where nobody told it.
+    fn leap_ns() -> u64 {
+        let tai = clock_gettime_dynamic(DynamicClockId::Tai);
+        let ahead = tai.map_or(0, |tai| {
+            let utc = clock_gettime(ClockId::Realtime);
+            let nanos = (tai.tv_sec - utc.tv_sec) * 1_000_000_000 + (tai.tv_nsec - utc.tv_nsec);
+            (nanos + 500_000_000).div_euclid(1_000_000_000)
+        });
+        u64::try_from(ahead).unwrap_or(0) * 1_000_000_000
     }
 
     /// Writes `bytes` at the beginning of a map's initial value.

@@ -21,12 +21,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// The variant `reference`, counted by packets, with confirmed samples, paced at one window per
-    /// round trip.
+    /// The variant `reference`, counted by packets, with confirmed samples, Reno beside loss-based flows,
+    /// paced at one window per round trip.
     fn default() -> Self {
         let pert = PertParameters {
             counting: AckCounting::Packets,
             samples: PertSamples::Confirmed,
+            as_reno: true,
             ..PertParameters::reference()
         };
         Self { pert, pacing_gain: 1.0 }
@@ -123,8 +124,10 @@ impl Settings {
     /// Names the parameter that is unknown or out of its range.
     pub fn parse<'a>(assignments: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingError> {
         let mut pacing_gain = Self::default().pacing_gain;
-        // In every variant: one ACK often covers many packets here, and receivers delay ACKs.
-        let mut law = vec![("counting", "packets"), ("samples", "confirmed")];
+        // In every variant: one ACK often covers many packets here, receivers delay ACKs, and most other
+        // flows respond to losses only.
+        let mut law =
+            vec![("counting", "packets"), ("samples", "confirmed"), ("compete", "as-reno")];
         for assignment in assignments {
             let (name, value) = assignment.split_once('=').ok_or_else(|| {
                 SettingError(format!("`{assignment}` is no setting: write t-max=\"20 ms\""))

@@ -21,7 +21,7 @@ class RealTime(Protocol):
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Congestion controls of ours that the kernel must have loaded."""
+        """Congestion controls of ours that the kernel must have loaded, as `load_control` takes them."""
         ...
 
     def identity(self) -> str:

@@ -73,23 +73,32 @@ def _may(capability: int) -> bool:
     return bool(int(held.split()[1], 16) >> capability & 1)
 
 
-def load_control(name: str) -> bool:
+def load_control(control: str) -> bool:
     """Load one of our congestion controls into the kernel; false if it was loaded already.
 
-    It stays loaded: another process may use it by now. Raises `UnfitEnvironmentError` if it was
-    loaded with other parameters than the cell needs.
+    `control` is its name, and after it the settings that differ from its defaults, with a space before
+    each: ``"pert compete=alpha"``. One that was loaded with other settings is unloaded first. It stays
+    loaded: another process may use it by now. Raises `UnfitEnvironmentError` if sockets use one with
+    other settings than the cell needs.
     """
+    name, *settings = control.split()
     loaded = json.loads(run_program([program(), "kernel", "list", "--json"], name))["loaded"]
     found = [one for one in loaded if one["name"] == name]
-    if not found:
-        run_program([program(), "kernel", "load", name], name)
-        return True
-    if changed := found[0].get("changed"):
-        raise UnfitEnvironmentError(
-            f"the kernel's {name} was loaded with {', '.join(changed)}: unload it first"
-            f" (ontempo kernel unload {name})"
-        )
-    return False
+    if found:
+        changed = found[0].get("changed", [])
+        if sorted(changed) == sorted(settings):
+            return False
+        try:
+            run_program([program(), "kernel", "unload", name], name)
+        except LabError as error:
+            how = f"was loaded with {', '.join(changed)}" if changed else "was loaded as it is"
+            raise UnfitEnvironmentError(
+                f"the kernel's {name} {how}, not with {', '.join(settings) or 'its defaults'}, and"
+                f" cannot be unloaded: {error}"
+            ) from error
+    sets = (part for setting in settings for part in ("--set", setting))
+    run_program([program(), "kernel", "load", name, *sets], name)
+    return True
 
 
 @cache

@@ -281,7 +281,7 @@ fn four_flows_keep_the_queue_under_a_quarter_of_renos() {
 /// The thesis' PERT would have about 0.6 of the 20 Mbit/s here, a fair share is 10.
 #[test]
 fn beside_reno_a_flow_has_at_least_half_of_its_fair_share_and_knows_the_queue() {
-    let Some(loaded) = Loaded::new("beside", &["compete=as-reno"]) else { return };
+    let Some(loaded) = Loaded::new("beside", &[]) else { return };
     let flow = |name: &str, congestion: &str| {
         format!(
             r#"[flows.{name}]
@@ -330,5 +330,56 @@ fn beside_reno_a_flow_has_at_least_half_of_its_fair_share_and_knows_the_queue() 
             return;
         }
         assert!(attempt < 3, "{goodput_bps} bit/s beside {flows:?}; {sockets}");
+    }
+}
+
+/// Modes of the sockets that carry data.
+fn modes(loaded: &Loaded) -> Vec<String> {
+    let status = loaded.run(&["kernel", "status", &loaded.name, "--json"]).succeeds().json();
+    let sockets = status["loaded"][0]["sockets"].as_array().expect("sockets").clone();
+    let senders = sockets.iter().filter(|socket| socket["delivered_packets"].as_u64() > Some(100));
+    senders.map(|socket| socket["mode"].as_str().expect("a mode").to_owned()).collect()
+}
+
+/// Each alone would find the others still Reno: they try early responses at the same times.
+#[test]
+fn after_a_download_beside_them_all_flows_respond_early_again() {
+    let Some(loaded) = Loaded::new("after", &[]) else { return };
+    let scenario = format!(
+        r#"duration = "30 s"
+        [topology]
+        kind = "dumbbell"
+        access = {{ rate = "1 Gbit/s", delay = "1 ms" }}
+        bottleneck = {{ rate = "20 Mbit/s", delay = "3 ms", queue = {{ kind = "drop-tail", limit = "40 packets" }} }}
+        [flows.pert]
+        count = 3
+        application = {{ kind = "ftp" }}
+        transport = {{ kind = "tcp", congestion = {{ kind = "kernel", name = "{}" }}, packet = "1500 bytes" }}
+        start = {{ low = "0 s", high = "1 s" }}
+        [flows.download]
+        application = {{ kind = "file", size = "6 MB" }}
+        transport = {{ kind = "tcp", congestion = "cubic", packet = "1500 bytes" }}
+        "#,
+        loaded.name
+    );
+    std::fs::write(loaded.place.path("after.toml"), scenario).expect("a scenario");
+    // Another program that fills the queue of a busy machine would be competition, too.
+    for attempt in 1..=3 {
+        let (beside, afterwards) = std::thread::scope(|scope| {
+            let run = scope.spawn(|| loaded.run(&["emulate", "after.toml", "--out", "out"]));
+            sleep(Duration::from_secs(7));
+            let beside = modes(&loaded);
+            // The download takes 10 to 15 s; the flows try at each multiple of 8 s, or of 16.
+            sleep(Duration::from_secs(20));
+            let afterwards = modes(&loaded);
+            run.join().expect("the emulation").succeeds();
+            (beside, afterwards)
+        });
+        eprintln!("beside the download {beside:?}, afterwards {afterwards:?}");
+        let all_reno = beside.len() == 3 && beside.iter().all(|mode| mode == "reno");
+        if all_reno && afterwards.len() == 3 && !afterwards.iter().any(|mode| mode == "reno") {
+            return;
+        }
+        assert!(attempt < 3, "beside the download {beside:?}, afterwards {afterwards:?}");
     }
 }

@@ -16,8 +16,8 @@ const NO_LOSS: u64 = u64::MAX;
 pub(crate) fn generate() -> String {
     let mut csv = "kind,inputs in fixed point,the Rust PERT's answer\n".to_owned();
     for assignments in [
-        &["counting=acks", "samples=all"][..],
-        &["variant=thesis", "counting=acks", "samples=all"],
+        &["counting=acks", "samples=all", "compete=alpha"][..],
+        &["variant=thesis", "counting=acks", "samples=all", "compete=alpha"],
         &[
             "t-min=1 ms",
             "t-max=30 ms",
@@ -26,9 +26,10 @@ pub(crate) fn generate() -> String {
             "alpha-initial=2",
             "counting=acks",
             "samples=all",
+            "compete=alpha",
         ],
         &["counting=acks", "compete=as-reno"],
-        &["counting=acks", "samples=confirmed"],
+        &["counting=acks", "samples=confirmed", "compete=alpha"],
     ] {
         let settings = Settings::parse(assignments.iter().copied()).expect("settings");
         let numbers: Vec<String> = settings.fixed_point().iter().map(ToString::to_string).collect();

@@ -50,6 +50,34 @@ fn a_fast_retransmission_does_not_wait_for_the_window() {
     assert_eq!(recovery.next_packet(2, true), None);
 }
 
+/// Sack1 of ns-2 sends all of it again, in order.
+#[test]
+fn sack_after_a_timeout_is_heeded_unless_told_otherwise() {
+    let again_after_the_first = |mut recovery: LossRecovery| {
+        recovery.on_timeout(NOW);
+        recovery.on_sent(NOW, NextPacket::Again(0));
+        let outcome = recovery.on_ack(NOW, 1, &[SackBlock { start: 2, end: 5 }]);
+        assert_eq!(outcome.lost, None);
+        let mut again = Vec::new();
+        while let Some(packet @ NextPacket::Again(number)) = recovery.next_packet(100, false) {
+            recovery.on_sent(NOW, packet);
+            again.push(number);
+        }
+        (again, recovery)
+    };
+    let (again, _) = again_after_the_first(sent(RecoveryStyle::Sack, 6));
+    assert_eq!(again, [1, 5]);
+    let without = sent(RecoveryStyle::Sack, 6).without_sack_after_timeout();
+    let (again, mut recovery) = again_after_the_first(without);
+    assert_eq!(again, [1, 2, 3, 4, 5]);
+    recovery.on_ack(NOW, 6, &[]);
+    for number in 6..10 {
+        assert_eq!(recovery.on_sent(NOW, NextPacket::New), number);
+    }
+    let outcome = recovery.on_ack(NOW, 6, &[SackBlock { start: 7, end: 10 }]);
+    assert_eq!((outcome.lost, outcome.newly_acknowledged), (Some(6), 3));
+}
+
 #[test]
 fn a_partial_ack_prolongs_newreno_and_ends_reno() {
     for (style, prolonged) in [(RecoveryStyle::NewReno, true), (RecoveryStyle::Reno, false)] {

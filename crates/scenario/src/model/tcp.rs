@@ -38,8 +38,8 @@ pub struct TcpSpec {
     /// Send a new packet for each of the first two duplicate ACKs (RFC 3042).
     pub limited_transmit: bool,
     /// Heed the selective acknowledgements that arrive after a timeout, before all that was sent by then
-    /// is acknowledged (RFC 6675, section 5.1). Otherwise all of it is sent again, in order (as ns-2's
-    /// Sack1 does); with `"sack"`.
+    /// is acknowledged (RFC 6675, section 5.1). Otherwise all of it is sent again, in order: so does Sack1
+    /// of ns-2, but not its agent for CUBIC. With `"sack"`.
     pub sack_after_timeout: bool,
     /// Lower the window during an episode packet by packet, as packets are delivered, rather than
     /// at once (RFC 9937); with `"sack"` and `"rack"`.
@@ -171,13 +171,15 @@ impl TcpProfile {
         const PACKETS: (&str, &str) = ("counting", "packets");
         const ALL: (&str, &str) = ("samples", "all");
         const CONFIRMED: (&str, &str) = ("samples", "confirmed");
+        const ALPHA: (&str, &str) = ("compete", "alpha");
+        const AS_RENO: (&str, &str) = ("compete", "as-reno");
         match (self, kind) {
             (Self::Ns2, "cubic") => &[("variant", "rfc9438")],
             (Self::Ns2, "reno" | "newreno") => &[ACKS],
-            (Self::Ns2, "pert") => &[ACKS, ALL],
+            (Self::Ns2, "pert") => &[ACKS, ALL, ALPHA],
             (Self::Linux, "cubic") => &[("variant", "linux")],
             (Self::Linux, "reno" | "newreno") => &[PACKETS],
-            (Self::Linux, "pert") => &[PACKETS, CONFIRMED],
+            (Self::Linux, "pert") => &[PACKETS, CONFIRMED, AS_RENO],
             _ => &[],
         }
     }

@@ -517,7 +517,7 @@ fn a_controller_is_written_back_with_what_differs_from_its_defaults() {
     assert!(with("\"vegas\"").contains("\"congestion\":\"vegas\""));
     let thesis = with("{ kind = \"pert\", p-max = 0.1, variant = \"thesis\" }");
     let written = concat!(
-        r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1,"#,
+        r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1,"compete":"as-reno","#,
         r#""counting":"packets","samples":"confirmed"}"#
     );
     assert!(thesis.contains(written), "{thesis}");

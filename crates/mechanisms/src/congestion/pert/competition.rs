@@ -4,8 +4,11 @@
 //! stays full under them belongs to flows that respond to losses only, and who goes on responding gives
 //! them its share. Then a flow is Reno: no early responses. It cannot see from there whether the others
 //! have left, for it fills the queue itself. Therefore it responds again after a while, on trial:
-//! either the queue stays short, or it is Reno again. Trials begin where the queue is short, that is after a
-//! loss, which tends to be a common time for all flows.
+//! either the queue stays short, or it is Reno again.
+//!
+//! One flow's trial fails where others that would respond, too, are Reno at that time. So all try at once, by
+//! the wall clock: at the multiples of a number of seconds that is a power of two. Whatever the round
+//! trips of two flows, each time of the one that tries less often is one of the other.
 
 use ontempo_foundation::{Duration, Time};
 
@@ -23,14 +26,14 @@ pub(super) enum Turn {
 pub(super) struct Competition {
     as_reno: bool,
     next_round: Time,
+    /// As Reno: when the next trial begins.
+    next_trial: Time,
     /// The queue was full at each ACK of this round trip.
     stayed_full: bool,
     /// Round trips on end with a full queue.
     full: u64,
     /// Round trips since the last turn.
     rounds: u64,
-    /// Round trips as Reno before the next trial.
-    hold: u64,
     /// The window that responses to a full queue began to reduce, in packets.
     window: f64,
 }
@@ -42,23 +45,19 @@ impl Competition {
     /// The same for a flow that has lost nothing yet. A queue that never overflowed is more likely full of
     /// flows that respond early, too, and have just begun.
     const FUTILE_WITHOUT_LOSS: u64 = 64;
-    /// Least round trips as Reno: several periods of its sawtooth, in which it finds its share again.
-    const MIN_HOLD: u64 = 256;
-    /// Most round trips as Reno before a trial may begin.
-    const MAX_HOLD: u64 = 1024;
-    /// A flow is Reno four times as long as its last trial took, so that trials cost a fifth of the time.
-    const HOLD_OF_TRIAL: u64 = 4;
-    /// Where the queue is never short, a trial begins after so many times `hold`.
-    const FORCED: u64 = 2;
+    /// Least round trips between trials: several periods of Reno's sawtooth, in which it finds its share again.
+    const MIN_BETWEEN: u64 = 256;
+    /// Trials are at least four times as far apart as the last one took, so that they cost a fifth of the time.
+    const BETWEEN_OF_TRIAL: u64 = 4;
 
     pub(super) fn new() -> Self {
         Self {
             as_reno: false,
             next_round: Time::ZERO,
+            next_trial: Time::ZERO,
             stayed_full: true,
             full: 0,
             rounds: 0,
-            hold: Self::MIN_HOLD,
             window: 0.0,
         }
     }
@@ -78,6 +77,13 @@ impl Competition {
         full: bool,
         has_lost: bool,
     ) -> Option<Turn> {
+        if self.as_reno {
+            return (now >= self.next_trial).then(|| {
+                self.window = cwnd;
+                self.turn(false, now + srtt);
+                Turn::ToEarly
+            });
+        }
         self.stayed_full &= full;
         if now < self.next_round {
             return None;
@@ -85,30 +91,31 @@ impl Competition {
         self.next_round = now + srtt;
         self.rounds += 1;
         let stayed_full = std::mem::replace(&mut self.stayed_full, true);
-        if self.as_reno {
-            let hold = if stayed_full { Self::FORCED * self.hold } else { self.hold };
-            return (self.rounds >= hold).then(|| {
-                self.window = cwnd;
-                self.turn(false);
-                Turn::ToEarly
-            });
-        }
         self.full = if stayed_full { self.full + 1 } else { 0 };
-        let on_trial = self.window > 0.0 && self.rounds <= self.hold;
+        let on_trial = self.window > 0.0 && self.rounds <= Self::MIN_BETWEEN;
         if self.full == 1 && !on_trial {
             self.window = cwnd;
         }
         let futile = if has_lost { Self::FUTILE } else { Self::FUTILE_WITHOUT_LOSS };
         (self.full >= futile).then(|| {
-            let longer = if on_trial { Self::HOLD_OF_TRIAL * self.rounds } else { 0 };
-            self.hold = longer.clamp(Self::MIN_HOLD, Self::MAX_HOLD);
-            self.turn(true);
+            let longer = if on_trial { Self::BETWEEN_OF_TRIAL * self.rounds } else { 0 };
+            self.next_trial = Self::trial_after(now, srtt * longer.max(Self::MIN_BETWEEN));
+            self.turn(true, now);
             Turn::ToReno { window: self.window }
         })
     }
 
-    fn turn(&mut self, as_reno: bool) {
+    /// The first multiple after `now` of the least power of two of seconds that is at least `between`.
+    pub(super) fn trial_after(now: Time, between: Duration) -> Time {
+        let seconds = between.as_nanos().div_ceil(Duration::from_secs(1).as_nanos());
+        let period = Duration::from_secs(seconds.max(1).next_power_of_two()).as_nanos();
+        Time::from_nanos((now.as_nanos() / period + 1) * period)
+    }
+
+    fn turn(&mut self, as_reno: bool, next_round: Time) {
         self.as_reno = as_reno;
+        self.next_round = next_round;
+        self.stayed_full = true;
         self.full = 0;
         self.rounds = 0;
     }

@@ -394,21 +394,12 @@ fn before_a_loss_only_a_queue_at_which_responses_are_certain_makes_a_flow_reno()
 fn a_flow_that_is_reno_tries_early_responses_again_and_keeps_them_where_the_queue_is_short() {
     let mut flow = Beside::new(true);
     flow.round_trips(8, millis(90));
-    flow.round_trips(255, millis(90));
-    assert!(flow.pert.as_reno());
-    flow.round_trips(1, millis(30));
-    assert!(!flow.pert.as_reno(), "256 round trips are over, and the queue is short");
-    flow.round_trips(2_000, millis(4));
-    assert!(!flow.pert.as_reno());
-}
-
-#[test]
-fn where_the_queue_is_never_short_the_trial_comes_after_twice_as_long() {
-    let mut flow = Beside::new(true);
-    flow.round_trips(8, millis(90));
-    flow.round_trips(511, millis(90));
-    assert!(flow.pert.as_reno());
+    // 256 round trips of 190 ms take 49 s: it tries at the multiples of 64 s.
+    flow.round_trips(247, millis(90));
+    assert!(flow.pert.as_reno(), "{:?}", flow.now);
     flow.round_trips(1, millis(90));
+    assert!(!flow.pert.as_reno(), "{:?}", flow.now);
+    flow.round_trips(2_000, millis(4));
     assert!(!flow.pert.as_reno());
 }
 
@@ -416,17 +407,30 @@ fn where_the_queue_is_never_short_the_trial_comes_after_twice_as_long() {
 fn a_trial_that_fails_gives_the_window_back_and_the_next_comes_later() {
     let mut flow = Beside::new(true);
     flow.round_trips(8, millis(90));
-    flow.round_trips(255, millis(90));
+    flow.round_trips(247, millis(90));
     flow.pert.cwnd = 50.0;
     flow.pert.ssthresh = 40.0;
     flow.round_trips(1, millis(30));
+    assert!(!flow.pert.as_reno(), "{:?}", flow.now);
     // The trial takes 100 round trips with a short queue and 8 with a full one.
     flow.round_trips(100, millis(30));
     flow.round_trips(8, millis(90));
     assert!(flow.pert.as_reno());
     assert!(flow.pert.ssthresh >= 50.0, "{}", flow.pert.ssthresh);
-    flow.round_trips(4 * 108 - 1, millis(30));
-    assert!(flow.pert.as_reno());
+    // Four times as many take 66 s or more: now it tries at the multiples of 128 s.
+    flow.round_trips(147, millis(30));
+    assert!(flow.pert.as_reno(), "{:?}", flow.now);
     flow.round_trips(1, millis(30));
-    assert!(!flow.pert.as_reno());
+    assert!(!flow.pert.as_reno(), "{:?}", flow.now);
+}
+
+#[test]
+fn flows_try_at_the_same_times_whenever_they_became_reno_and_whatever_their_round_trips() {
+    let trial = |now: u64, between: u64| {
+        let (now, between) = (Time::from_nanos(now * 1_000_000_000), Duration::from_secs(between));
+        Competition::trial_after(now, between).as_nanos() / 1_000_000_000
+    };
+    assert_eq!([trial(1, 20), trial(31, 20), trial(32, 20)], [32, 32, 64]);
+    assert_eq!([trial(1, 32), trial(33, 60), trial(64, 60)], [32, 64, 128]);
+    assert_eq!([trial(5, 0), trial(5, 1), trial(700, 300)], [6, 6, 1024]);
 }
