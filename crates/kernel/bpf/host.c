@@ -9,8 +9,8 @@
  *   K  base, n -> base to the power of n
  *   I  the open interval, then closed ones from the oldest -> mean
  *   S  window, threshold: a connection starts
- *   A  now, packets, rtt, felt, draw   an ACK
- *   R  now, packets, rtt               an ACK during recovery
+ *   A  now, packets, rtt, felt, draw, may grow   an ACK
+ *   R  the same                                  an ACK during recovery
  *   O                                  a loss
  *   T                                  a timeout
  *      -> window, threshold, alpha, mode, queueing delay, early responses
@@ -60,7 +60,7 @@ static void event(char kind, const u64 *n)
 		.felt = (u8)n[3],
 		.draw = (u32)n[4],
 		.in_recovery = kind == 'R',
-		.may_grow = 1,
+		.may_grow = (u8)n[5],
 	};
 
 	if (kind == 'S') {

@@ -161,7 +161,7 @@ static inline void pert_be_reno_or_not(struct pert_flow *flow, const struct pert
 	full = (flow->competition.as_reno || flow->cwnd >= flow->ssthresh) &&
 	       (u64)(rtt - flow->min_rtt) << DELAY_BITS >= pert_full_from(p, q, has_lost);
 	switch (pert_compete(&flow->competition, ack->now, ack->clock, flow->srtt, flow->cwnd,
-			     full, has_lost)) {
+			     full, has_lost, ack->may_grow)) {
 	case PERT_TO_RENO:
 		flow->ssthresh = pert_max(flow->competition.window, flow->cwnd);
 		break;

@@ -166,11 +166,16 @@ fn connection(csv: &mut String, parameters: PertParameters) {
         // Alpha's steps are 5 smoothed round trips apart: some 20 to 80 ACKs of 10 ms. A flow is Reno for
         // 256 round trips and more.
         between: if parameters.as_reno { 60_000 } else { 10_000 },
+        window_limited: true,
     };
     row(csv, "S", &format!("{} {}", packets(10), packets(60)), &trace.answer());
-    // Again, where the flow is Reno in the first course: it responds early again in the second.
-    let courses = if parameters.as_reno { 2 } else { 1 };
-    for (phase, queue) in (0..courses).flat_map(|_| PHASES.into_iter().enumerate()) {
+    // Again, where the flow is Reno in the first course: it responds early again in the second, and what
+    // its application limits in the third waits for a short queue.
+    let courses = if parameters.as_reno { 4 } else { 1 };
+    let phases = (0..courses)
+        .flat_map(|course| PHASES.into_iter().enumerate().map(move |one| (course, one)));
+    for (course, (phase, queue)) in phases {
+        trace.window_limited = course < 2;
         for place in 0..ACKS_OF_A_PHASE {
             let noise = (random.uniform() * queue as f64 / 4.0) as u64;
             let count = 1 + (random.uniform() * 3.0) as u64;
@@ -192,6 +197,7 @@ struct Trace {
     responded_until: u64,
     /// Microseconds between ACKs.
     between: u64,
+    window_limited: bool,
 }
 
 impl Trace {
@@ -211,7 +217,7 @@ impl Trace {
             in_flight: 0.0,
             in_recovery,
             repairs: in_recovery,
-            window_limited: true,
+            window_limited: self.window_limited,
         });
         let responded = self.pert.snapshot().early_responses > before;
         if responded {
@@ -220,12 +226,14 @@ impl Trace {
         // The smallest draw responds if the probability is above 0, and the largest does not.
         let draw = if responded { 0 } else { u32::MAX };
         let kind = if in_recovery { "R" } else { "A" };
-        let inputs = format!("{} {count} {rtt} {} {draw}", self.now, u8::from(felt));
+        let flags = (u8::from(felt), u8::from(self.window_limited));
+        let inputs = format!("{} {count} {rtt} {} {draw} {}", self.now, flags.0, flags.1);
         row(csv, kind, &inputs, &self.answer());
     }
 
     fn loss(&mut self, csv: &mut String) {
-        let next = self.acked + self.pert.window().whole_packets();
+        // Both losses below were sent before the first one was told of.
+        let next = self.acked + self.pert.window().whole_packets().max(3);
         let now = Time::from_nanos(self.now * 1_000);
         self.pert.on_loss(&Loss { now, packet: self.acked + 1, next, in_flight: 0.0 });
         // A second loss in the same window: no reaction.

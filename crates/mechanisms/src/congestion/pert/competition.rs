@@ -30,9 +30,15 @@ pub(super) struct Competition {
     next_trial: Time,
     /// The queue was full at each ACK of this round trip.
     stayed_full: bool,
+    /// ACKs of this round trip at which the window limited the flow, less those at which the application did.
+    limited: i64,
     /// Round trips on end with a full queue.
     full: u64,
-    /// Round trips since the last turn.
+    /// Round trips on end with a short queue, as Reno at the time of a trial.
+    short: u64,
+    /// Responds early, and has not done so for as many round trips as lie between trials.
+    on_trial: bool,
+    /// Round trips since the last turn; as Reno, since the time of a trial.
     rounds: u64,
     /// The window that responses to a full queue began to reduce, in packets.
     window: f64,
@@ -56,7 +62,10 @@ impl Competition {
             next_round: Time::ZERO,
             next_trial: Time::ZERO,
             stayed_full: true,
+            limited: 0,
             full: 0,
+            short: 0,
+            on_trial: false,
             rounds: 0,
             window: 0.0,
         }
@@ -68,7 +77,8 @@ impl Competition {
     }
 
     /// An ACK with a sample of the round-trip time at `now`, of a flow with this smoothed round-trip time
-    /// and window in packets; `full`: the sample tells of a queue as long as loss-based flows make it.
+    /// and window in packets; `full`: the sample tells of a queue as long as loss-based flows make it;
+    /// `limits`: the window, not the application, limits the flow.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -76,33 +86,52 @@ impl Competition {
         cwnd: f64,
         full: bool,
         has_lost: bool,
+        limits: bool,
     ) -> Option<Turn> {
-        if self.as_reno {
-            return (now >= self.next_trial).then(|| {
-                self.window = cwnd;
-                self.turn(false, now + srtt);
-                Turn::ToEarly
-            });
-        }
         self.stayed_full &= full;
+        self.limited += if limits { 1 } else { -1 };
         if now < self.next_round {
             return None;
         }
         self.next_round = now + srtt;
-        self.rounds += 1;
         let stayed_full = std::mem::replace(&mut self.stayed_full, true);
+        let fills = std::mem::take(&mut self.limited) > 0;
+        if self.as_reno && now < self.next_trial {
+            return None;
+        }
+        self.rounds += 1;
+        if self.as_reno {
+            self.short = if stayed_full { 0 } else { self.short + 1 };
+            return self.try_early(now, srtt, cwnd, fills);
+        }
         self.full = if stayed_full { self.full + 1 } else { 0 };
-        let on_trial = self.window > 0.0 && self.rounds <= Self::MIN_BETWEEN;
-        if self.full == 1 && !on_trial {
+        self.on_trial &= self.rounds <= Self::MIN_BETWEEN;
+        if self.full == 1 && !self.on_trial {
             self.window = cwnd;
         }
         let futile = if has_lost { Self::FUTILE } else { Self::FUTILE_WITHOUT_LOSS };
         (self.full >= futile).then(|| {
-            let longer = if on_trial { Self::BETWEEN_OF_TRIAL * self.rounds } else { 0 };
+            let longer = if self.on_trial { Self::BETWEEN_OF_TRIAL * self.rounds } else { 0 };
             self.next_trial = Self::trial_after(now, srtt * longer.max(Self::MIN_BETWEEN));
-            self.turn(true, now);
+            self.turn(true);
             Turn::ToReno { window: self.window }
         })
+    }
+
+    /// The time of a trial has come. A flow that its application limits does not fill the queue: it goes on
+    /// as it is and sees whether others fill it. After as many round trips with a short queue as tell of
+    /// loss-based flows with a full one, none do.
+    fn try_early(&mut self, now: Time, srtt: Duration, cwnd: f64, fills: bool) -> Option<Turn> {
+        if (fills && self.rounds == 1) || self.short >= Self::FUTILE {
+            self.window = cwnd;
+            self.turn(false);
+            return Some(Turn::ToEarly);
+        }
+        if self.short == 0 && self.rounds >= Self::FUTILE {
+            self.next_trial = Self::trial_after(now, srtt * Self::MIN_BETWEEN);
+            self.rounds = 0;
+        }
+        None
     }
 
     /// The first multiple after `now` of the least power of two of seconds that is at least `between`.
@@ -112,11 +141,8 @@ impl Competition {
         Time::from_nanos((now.as_nanos() / period + 1) * period)
     }
 
-    fn turn(&mut self, as_reno: bool, next_round: Time) {
-        self.as_reno = as_reno;
-        self.next_round = next_round;
-        self.stayed_full = true;
-        self.full = 0;
-        self.rounds = 0;
+    fn turn(&mut self, as_reno: bool) {
+        (self.as_reno, self.on_trial) = (as_reno, !as_reno);
+        (self.full, self.short, self.rounds) = (0, 0, 0);
     }
 }

@@ -236,7 +236,14 @@ impl Pert {
         // In slow start there are no responses that could be futile.
         let responds = self.as_reno() || self.cwnd >= self.ssthresh;
         let full = responds && rtt - path.minimum >= full_from;
-        match self.competition.on_ack(ack.now, path.srtt(), self.cwnd, full, has_lost) {
+        match self.competition.on_ack(
+            ack.now,
+            path.srtt(),
+            self.cwnd,
+            full,
+            has_lost,
+            ack.window_limited,
+        ) {
             Some(Turn::ToReno { window }) => self.ssthresh = window.max(self.cwnd),
             Some(Turn::ToEarly) => self.alpha = self.parameters.alpha_minimum,
             None => {}

@@ -313,6 +313,7 @@ struct Beside {
     pert: Pert,
     now: Time,
     acked: u64,
+    window_limited: bool,
 }
 
 impl Beside {
@@ -329,7 +330,7 @@ impl Beside {
         pert.on_any_loss();
         pert.cwnd = 60.0;
         pert.ssthresh = 60.0;
-        Self { pert, now: Time::ZERO, acked: 0 }
+        Self { pert, now: Time::ZERO, acked: 0, window_limited: true }
     }
 
     /// Round trips with this queueing delay, of which each ends with an ACK; how many early responses.
@@ -339,7 +340,8 @@ impl Beside {
             self.now += millis(250);
             self.acked += 100;
             let ack = ack_at(self.now, millis(100) + queue);
-            self.pert.on_ack(&Ack { acked: self.acked, next: self.acked + 100, ..ack });
+            let (acked, next) = (self.acked, self.acked + 100);
+            self.pert.on_ack(&Ack { acked, next, window_limited: self.window_limited, ..ack });
         }
         self.pert.early_responses - before
     }
@@ -419,6 +421,23 @@ fn a_trial_that_fails_gives_the_window_back_and_the_next_comes_later() {
     assert!(flow.pert.ssthresh >= 50.0, "{}", flow.pert.ssthresh);
     // Four times as many take 66 s or more: now it tries at the multiples of 128 s.
     flow.round_trips(147, millis(30));
+    assert!(flow.pert.as_reno(), "{:?}", flow.now);
+    flow.round_trips(1, millis(30));
+    assert!(!flow.pert.as_reno(), "{:?}", flow.now);
+}
+
+#[test]
+fn a_flow_that_its_application_limits_waits_until_others_leave_the_queue_short() {
+    let mut flow = Beside::new(true);
+    flow.round_trips(8, millis(90));
+    flow.window_limited = false;
+    flow.round_trips(600, millis(90));
+    assert!(flow.pert.as_reno(), "others fill the queue");
+    // To 192 s, a time of trials.
+    while flow.now < Time::from_nanos(191_750_000_000) {
+        flow.round_trips(1, millis(30));
+    }
+    flow.round_trips(7, millis(30));
     assert!(flow.pert.as_reno(), "{:?}", flow.now);
     flow.round_trips(1, millis(30));
     assert!(!flow.pert.as_reno(), "{:?}", flow.now);
