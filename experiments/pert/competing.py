@@ -4,8 +4,8 @@ Run from the checkout's root::
 
     python -m experiments.pert.competing
 
-It prints three tables of Markdown, for both values of ``compete``: goodput beside one loss-based flow;
-the runs in which the queue is short again after a download; the queue of PERT flows alone.
+It prints three tables of Markdown, for both values of ``compete``: goodput beside one loss-based
+flow; the runs in which the queue is short again after a download; the queue of PERT flows alone.
 """
 
 import statistics
@@ -27,7 +27,7 @@ BUFFERS = (33, 66, 133, 266)
 SEEDS = range(1, 11)
 
 SHORT = 0.25
-"""A queue that holds less than this of its limit on average is short; a Reno flow's holds half or more."""
+"""A queue that holds less than this of its limit on average is short; a Reno flow's holds more."""
 
 
 def run(seed: int, compete: str, *overrides: str) -> ontempo.Result:
@@ -86,14 +86,24 @@ def after_table() -> Iterator[str]:
                 sum(queue(run(seed, compete, *fields)) < SHORT * packets for seed in SEEDS)
                 for compete in COMPETE
             ]
-            yield f"| {packets} | {count} | " + " | ".join(f"{n} of {len(SEEDS)}" for n in short) + " |"
+            yield (
+                f"| {packets} | {count} | "
+                + " | ".join(f"{n} of {len(SEEDS)}" for n in short)
+                + " |"
+            )
 
 
 def alone_table() -> Iterator[str]:
     """The queue of PERT flows among themselves."""
     yield "| rate, buffer | PERT flows | `alpha` | `as-reno` |"
     yield "| --- | ---: | --- | --- |"
-    for rate, packets, count in ((10, 50, 5), (20, 66, 4), (20, 66, 16), (20, 266, 16), (100, 330, 40)):
+    for rate, packets, count in (
+        (10, 50, 5),
+        (20, 66, 4),
+        (20, 66, 16),
+        (20, 266, 16),
+        (100, 330, 40),
+    ):
         fields = (
             limit(packets),
             f'topology.bottleneck.rate="{rate} Mbit/s"',

@@ -145,7 +145,9 @@ def test_a_congestion_control_with_other_settings_is_loaded_anew_unless_it_is_us
     monkeypatch.setattr(real_time, "run_program", answers(["compete=alpha"]))
     assert not load_control("pert compete=alpha")
     monkeypatch.setattr(real_time, "run_program", answers(["t-min=20 ms"], is_used=True))
-    message = "was loaded with t-min=20 ms, not with its defaults, and cannot be unloaded: .* in use"
+    message = (
+        "was loaded with t-min=20 ms, not with its defaults, and cannot be unloaded: .* in use"
+    )
     with pytest.raises(UnfitEnvironmentError, match=message):
         load_control("pert")
 

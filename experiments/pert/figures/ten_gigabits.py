@@ -7,6 +7,7 @@ from ontempo.lab.claims import Cause, Check, Finding, Scale, World
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Cell, Results
 
+from ..emulated import THESIS_PERT
 from ..extensions import HIGH_SPEED
 from ..veth import transfer
 from . import scale
@@ -27,9 +28,8 @@ def cells(scale_: Scale) -> list[Cell]:
     for control in CONTROLS:
         fixed = (("rate_bps", int(scale.LINK_BPS)), ("mtu", MTU), ("seconds", seconds))
         labels = (("controller", control), *fixed)
-        real = Measurement(
-            "iperf3 over veth and HTB", transfer, labels, ("pert",) if control == "pert" else ()
-        )
+        ours = (THESIS_PERT,) if control == "pert" else ()
+        real = Measurement("iperf3 over veth and HTB", transfer, labels, ours)
         found.append(Cell(HIGH_SPEED, (), 0, labels, float(seconds + SET_UP_S), real))
     return found
 

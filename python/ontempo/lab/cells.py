@@ -21,7 +21,7 @@ class RealTime(Protocol):
 
     @property
     def controls(self) -> tuple[str, ...]:
-        """Congestion controls of ours that the kernel must have loaded, as `load_control` takes them."""
+        """Congestion controls of ours that the kernel must have loaded, for `load_control`."""
         ...
 
     def identity(self) -> str:

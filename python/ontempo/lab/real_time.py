@@ -76,10 +76,10 @@ def _may(capability: int) -> bool:
 def load_control(control: str) -> bool:
     """Load one of our congestion controls into the kernel; false if it was loaded already.
 
-    `control` is its name, and after it the settings that differ from its defaults, with a space before
-    each: ``"pert compete=alpha"``. One that was loaded with other settings is unloaded first. It stays
-    loaded: another process may use it by now. Raises `UnfitEnvironmentError` if sockets use one with
-    other settings than the cell needs.
+    `control` is its name, and after it the settings that differ from its defaults, with a space
+    before each: ``"pert compete=alpha"``. One that was loaded with other settings is unloaded
+    first. It stays loaded: another process may use it by now. Raises `UnfitEnvironmentError` if
+    sockets use one with other settings than the cell needs.
     """
     name, *settings = control.split()
     loaded = json.loads(run_program([program(), "kernel", "list", "--json"], name))["loaded"]
