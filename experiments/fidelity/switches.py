@@ -24,7 +24,6 @@ from .page import number
 
 FIELDS: Mapping[str, Mapping[str, str]] = {
     "recovery": {"recovery": '"rack"'},
-    "sack-after-timeout": {"sack-after-timeout": "true"},
     "tail-loss-probe": {"recovery": '"rack"', "tail-loss-probe": "true"},
     "proportional-rate-reduction": {"proportional-rate-reduction": "true"},
     "ack": {"ack": '{ kind = "linux" }'},

@@ -136,7 +136,7 @@ def movie_cells(_scale: Scale) -> list[Cell]:
 
 def high_speed_cells(scale: Scale) -> list[Cell]:
     """One transfer on 10 Gbit/s."""
-    duration_s, from_s = (90, 85) if scale == "quick" else (120, 60)
+    duration_s, from_s = (30, 25) if scale == "quick" else (120, 60)
     overrides = (f'duration="{duration_s} s"', f'measure.from="{from_s} s"')
     return [Cell(HIGH_SPEED, overrides, 0, (), duration_s * 0.2)]
 

@@ -17,6 +17,7 @@ import ontempo as ot
 
 NS2 = EXPERIMENTS.parent / "crates/simulator/tests/validation/ns2/pert/results.txt"
 DELAYS = {50: ("5 ms", "15 ms"), 100: ("10 ms", "30 ms"), 150: ("15 ms", "45 ms")}
+GROUPS = ("video", "ftp", "http")
 # Which jitter of the hosts each of ns-2's rows is compared with. Without any, a packet that waited
 # for the link before comes first here.
 JITTER = {"waited": "0 s", "any": "10 ns"}
@@ -54,6 +55,7 @@ def of_ontempo(trip: int, count: int, jitter: str) -> Videos:
                 f"flows.video.count = {count}",
                 f"flows.ftp.count = {count}",
                 f'hosts.jitter = "{jitter}"',
+                *(f"flows.{group}.transport.sack-after-timeout = false" for group in GROUPS),
                 f"seed = {seed}",
             ],
         )

@@ -40,10 +40,10 @@ fn fill_transport(transport: &mut Node, of_all: TcpProfile) {
     let mut filled = Node { value: Value::Table(values(profile)), origin: origin.clone() };
     filled.set_origin(&origin);
     omit_what_conflicts(fields, &mut filled);
-    let given: Vec<String> = fields.keys().cloned().collect();
+    let given_pacing = fields.contains_key("pacing");
     filled.merge(transport.clone());
     if let Some(fields) = filled.as_table_mut() {
-        fill_congestion(fields, profile, &given);
+        fill_congestion(fields, profile, given_pacing);
     }
     *transport = filled;
 }
@@ -92,7 +92,7 @@ fn omit_what_conflicts(given: &Table, filled: &mut Node) {
     }
 }
 
-fn fill_congestion(fields: &mut Table, profile: TcpProfile, given: &[String]) {
+fn fill_congestion(fields: &mut Table, profile: TcpProfile, given_pacing: bool) {
     let Some(node) = fields.get_mut("congestion") else { return };
     let origin = node.origin.clone();
     let of = |value| Node { value, origin: origin.clone() };
@@ -104,7 +104,7 @@ fn fill_congestion(fields: &mut Table, profile: TcpProfile, given: &[String]) {
     if parameters.is_empty() {
         return;
     }
-    let of_agent = of_agent(profile, &name);
+    let is_pert = name == "pert";
     if let Value::Text(_) = &node.value {
         node.value = Value::Table(Table::from([("kind".to_owned(), of(Value::Text(name)))]));
     }
@@ -113,21 +113,9 @@ fn fill_congestion(fields: &mut Table, profile: TcpProfile, given: &[String]) {
         let value = Value::Text((*value).to_owned());
         table.entry((*name).to_owned()).or_insert_with(|| of(value));
     }
-    if let Some((field, value)) =
-        of_agent.filter(|(field, _)| !given.iter().any(|one| one == field))
-    {
-        fields.insert(field.to_owned(), of(value));
-    }
-}
-
-/// The field of TCP in which a profile has another value with this controller.
-fn of_agent(profile: TcpProfile, controller: &str) -> Option<(&'static str, Value)> {
-    match (profile, controller) {
-        // The kernel's PERT paces, unless it is loaded otherwise.
-        (TcpProfile::Linux, "pert") => Some(("pacing", Value::Text("window".to_owned()))),
-        // ns-2 has CUBIC in another agent than Sack1: `Agent/TCP/Linux`.
-        (TcpProfile::Ns2, "cubic") => Some(("sack-after-timeout", Value::Flag(true))),
-        _ => None,
+    // The kernel's PERT paces, unless it is loaded otherwise.
+    if is_pert && profile == TcpProfile::Linux && !given_pacing {
+        fields.insert("pacing".to_owned(), of(Value::Text("window".to_owned())));
     }
 }
 
@@ -236,16 +224,6 @@ mod tests {
                 assert_eq!(again, read, "{fields}");
             }
         }
-    }
-
-    #[test]
-    fn after_a_timeout_ns2s_sack1_heeds_no_sack_and_its_cubic_does() {
-        let heeds = |fields: &str| tcp(&with(fields)).sack_after_timeout;
-        let ns2 = "profile = \"ns-2\", congestion = ";
-        assert!(!heeds(&format!("{ns2}\"reno\"")) && !heeds(&format!("{ns2}\"pert\"")));
-        assert!(heeds(&format!("{ns2}\"cubic\"")));
-        assert!(!heeds(&format!("{ns2}\"cubic\", sack-after-timeout = false")));
-        assert!(heeds("congestion = \"reno\""));
     }
 
     #[test]

@@ -33,11 +33,10 @@ def judge(results: Results) -> Finding:
         [View("", [Series("PERT", "pert", {t: exact(v) for t, v in rows}, markers=False)])],
     )
     notes = [
-        "Judged over the last 5 s of 90 in quick, over the last 60 s of 120 in full: after the slow"
+        "Judged over the last 5 s of 30 in quick, over the last 60 s of 120 in full: after the slow"
         " start's overshoot the window grows by at most 32 packets a round trip, and takes half a"
-        " minute to fill the link, and as long again where the sender first sends all again that a"
-        " timeout took for lost, as ns-2's Sack1 does. The thesis gives the rate alone: round trip"
-        " 50 ms, 1,500-byte packets, a buffer of one bandwidth-delay product."
+        " minute to fill the link. The thesis gives the rate alone: round trip 50 ms, 1,500-byte"
+        " packets, a buffer of one bandwidth-delay product."
     ]
     return Finding([figure], [check], notes)
 

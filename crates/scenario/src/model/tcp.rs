@@ -38,8 +38,8 @@ pub struct TcpSpec {
     /// Send a new packet for each of the first two duplicate ACKs (RFC 3042).
     pub limited_transmit: bool,
     /// Heed the selective acknowledgements that arrive after a timeout, before all that was sent by then
-    /// is acknowledged (RFC 6675, section 5.1). Otherwise all of it is sent again, in order: so does Sack1
-    /// of ns-2, but not its agent for CUBIC. With `"sack"`.
+    /// is acknowledged (RFC 6675, section 5.1). Otherwise all of it is sent again, in order, as ns-2's
+    /// Sack1 does; with `"sack"`.
     pub sack_after_timeout: bool,
     /// Lower the window during an episode packet by packet, as packets are delivered, rather than
     /// at once (RFC 9937); with `"sack"` and `"rack"`.
@@ -95,7 +95,7 @@ impl TcpSpec {
             receive_window: Packets::new(100_000),
             initial_ssthresh: None,
             limited_transmit: true,
-            sack_after_timeout: false,
+            sack_after_timeout: true,
             proportional_rate_reduction: false,
             tail_loss_probe: false,
             min_rto: Duration::from_millis(200),
@@ -118,7 +118,6 @@ impl TcpSpec {
             TcpProfile::Linux => Self {
                 congestion: profile.congestion(CongestionName::Cubic),
                 recovery: RecoveryKind::Rack,
-                sack_after_timeout: true,
                 ack: AckKind::Linux { timeout: defaults::linux_ack_timeout() },
                 initial_window: Packets::new(10),
                 proportional_rate_reduction: true,

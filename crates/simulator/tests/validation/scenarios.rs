@@ -175,7 +175,10 @@ fn drop_tail(buffer: &str) -> String {
 
 fn tcp(variant: &str, sink: &str, more: &str) -> String {
     let sender = match variant {
-        "Sack1" => format!(r#"congestion = "reno", recovery = "sack", {NS2_CLOCK}"#),
+        "Sack1" => {
+            let sack = r#"recovery = "sack", sack-after-timeout = false"#;
+            format!(r#"congestion = "reno", {sack}, {NS2_CLOCK}"#)
+        }
         "Newreno" => format!(r#"congestion = "newreno", recovery = "newreno", {NS2_CLOCK}"#),
         "cubic" => {
             let cubic = r#"{ kind = "cubic", variant = "linux-2.6" }"#;
