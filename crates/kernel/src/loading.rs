@@ -107,7 +107,7 @@ mod program {
         Ok(object)
     }
 
-    /// How far TAI is ahead of UTC on this host: a whole number of seconds, 0 where nobody told it.
+    /// How far TAI is ahead of UTC on this host: a whole number of seconds, 0 where it is not known.
     fn leap_ns() -> u64 {
         let tai = clock_gettime_dynamic(DynamicClockId::Tai);
         let ahead = tai.map_or(0, |tai| {

@@ -232,7 +232,7 @@ impl Trace {
     }
 
     fn loss(&mut self, csv: &mut String) {
-        // Both losses below were sent before the first one was told of.
+        // Both packets lost below were sent before the first loss was reported.
         let next = self.acked + self.pert.window().whole_packets().max(3);
         let now = Time::from_nanos(self.now * 1_000);
         self.pert.on_loss(&Loss { now, packet: self.acked + 1, next, in_flight: 0.0 });
