@@ -5,8 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose code a run passes through.
-const CRATES: [&str; 7] =
-    ["foundation", "mechanisms", "network", "scenario", "elements", "runtime", "simulator"];
+const CRATES: [&str; 10] = [
+    "foundation",
+    "mechanisms",
+    "network",
+    "media",
+    "scenario",
+    "transport",
+    "session",
+    "elements",
+    "runtime",
+    "simulator",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -154,6 +154,14 @@ class Result:
         """One row a link that changes and change of it, from the start of the run; at equal
         distances instead where a trace of opportunities or very many changes make it up.
         """  # noqa: D205 - the summary is the reference's sentence
+    @property
+    def frames(self) -> Table:
+        """One row a frame of a film that was sent in the measured span."""
+    @property
+    def media(self) -> Table:
+        """One row a flow with a film and latency of a player; of frames that such a player has
+        shown by the end of the run.
+        """  # noqa: D205 - the summary is the reference's sentence
     def save(self, directory: str | PathLike[str]) -> None:
         """Write every table as Parquet into a directory, all or none."""
 

@@ -25,6 +25,7 @@ PAGES = (
     "docs/studies.md",
     "docs/piping.md",
     "docs/deliver.md",
+    "docs/media.md",
     "docs/qosockets.md",
     "examples/image/README.md",
 )

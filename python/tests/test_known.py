@@ -147,6 +147,19 @@ def test_lines_of_claims_that_were_not_judged_are_not_compared(tmp_path: Path) -
     assert changed_verdicts(path, judged(HELD)) == []
 
 
+def test_what_a_reading_that_was_not_run_decides_is_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.txt"
+    (one,) = judged(OPEN)
+    held = Finding([], [replace(OPEN, ok=True, values=(1.0,))])
+    both = replace(one, others={"jitter": held})
+    path.write_text(verdict_text([both]), "utf-8")
+    assert changed_verdicts(path, [both]) == []
+    assert changed_verdicts(path, [one]) == []
+    assert changed_verdicts(path, judged(replace(OPEN, ok=True, values=(1.0,))))
+    failed = replace(both, others={"jitter": fails(1.0)})
+    assert any("jitter" in line for line in changed_verdicts(path, [failed]))
+
+
 def test_the_committed_verdicts_are_of_all_computed_claims_each_check_once() -> None:
     lines = (EXPERIMENTS / "verdicts.txt").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines if not line.startswith("#")]

@@ -87,7 +87,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 def test_help_of_a_result_says_what_every_column_means() -> None:
     text = pydoc.plain(pydoc.render_doc(ot.Result))
     pages = re.split(r"\n## `(\w+)`\n", REFERENCE.read_text("utf-8"))[1:]
-    assert len(pages) == 2 * 11
+    assert len(pages) == 2 * 13
     for name, page in zip(pages[::2], pages[1::2], strict=True):
         summary = page.strip().splitlines()[0]
         assert f"{name}: {summary}" in text

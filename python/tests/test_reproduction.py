@@ -15,6 +15,7 @@ from small import LONG, TEXT
 
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.experiments import load_papers
+from ontempo.lab.keep import table_of
 from ontempo.lab.kept import read_kept
 from ontempo.lab.store import Store
 from ontempo.lab.study import Study
@@ -178,15 +179,32 @@ def test_a_paper_at_full_length_is_kept_and_shown_before_a_quick_run(folder: Pat
     assert "| faster | 0 of 1 | contradicted |" in text
     report = folder.parent / "out" / "report"
     assert "At full length: reproduced, 1 of 1 checks." in (report / "small.html").read_text()
-    assert kept[0].words in (report / "index.html").read_text("utf-8")
+    index = (report / "index.html").read_text("utf-8")
+    assert kept[0].words in index
+    assert "<h2>At full length: all papers</h2>" in index
+
+
+def test_some_claims_of_a_paper_are_kept_beside_others(folder: Path) -> None:
+    for claim in ("small/link", "small/faster"):
+        done = reproduce(folder, "--full", "--only", claim, "--keep")
+        assert done.returncode == 0, done.stderr
+    kept = read_kept(folder)["small"]
+    assert [claim.id for part in kept for claim in part.claims] == ["small/faster", "small/link"]
+    assert (folder / "full" / "small@link.parquet").exists()
+
+
+def test_a_quantity_that_only_the_last_of_many_cells_has_is_kept() -> None:
+    rows = [{"seed": seed} for seed in range(1000)]
+    kept = table_of([*rows, {"seed": 1000, "cbr.goodput_bps": 351391.0}])
+    assert kept["cbr.goodput_bps"].drop_nulls().to_list() == [351391.0]
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         (["--quick", "--keep", "--only", "small"], "only results at full length are kept"),
-        (["--full", "--keep"], "one whole paper at a time, such as --only psp"),
-        (["--full", "--keep", "--only", "small/link"], "one whole paper at a time"),
+        (["--full", "--keep"], "one paper at a time"),
+        (["--full", "--keep", "--only", "small", "--only", "other"], "one paper at a time"),
     ],
 )
 def test_what_is_no_whole_paper_at_full_length_is_not_kept(

@@ -22,6 +22,7 @@ mod link;
 mod manifest;
 mod manual;
 mod means;
+mod media;
 mod monitor;
 mod netvideo;
 mod output;
@@ -91,6 +92,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Rsvpd(arguments) => rsvp::rsvpd(&arguments),
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
         Command::Profiles(arguments) => profiles::profiles(&arguments),
+        Command::Media(arguments) => media::media(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Manual { folder } => manual::manual(&folder),
         Command::Reference(Reference { of: Documented::Scenario }) => {

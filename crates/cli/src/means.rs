@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::statistics::Mean;
-use crate::summary::{Group, Link, Playout, Summary};
+use crate::summary::{Film, Group, Link, Playout, Summary};
 
 /// Means over runs of one scenario that differ in their seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -31,6 +31,25 @@ pub(crate) struct GroupMeans {
     pub(crate) srtt_s: Option<Mean>,
     pub(crate) min_rtt_s: Option<Mean>,
     pub(crate) playout: Vec<PlayoutMeans>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) films: Vec<FilmMeans>,
+}
+
+/// Means of the films for players of one latency.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct FilmMeans {
+    pub(crate) player_latency_s: f64,
+    /// Shares, 0 to 1.
+    pub(crate) decodable: Option<Mean>,
+    pub(crate) sound: Option<Mean>,
+    pub(crate) freezes: Option<Mean>,
+    pub(crate) longest_freeze_s: Option<Mean>,
+    pub(crate) frozen_s: Option<Mean>,
+    pub(crate) latency_p50_s: Option<Mean>,
+    pub(crate) latency_p95_s: Option<Mean>,
+    pub(crate) latency_p99_s: Option<Mean>,
+    /// Bytes on the wire for each of the film's.
+    pub(crate) bytes: Option<Mean>,
 }
 
 /// Means of the units with one start-up delay.
@@ -80,6 +99,23 @@ fn group_means(first: &Group, summaries: &[Summary]) -> GroupMeans {
             late: every(Playout::late_share),
         }
     };
+    let film = |(place, film): (usize, &Film)| {
+        let every = |figure: fn(&Film) -> Option<f64>| {
+            every(&|group: &Group| group.films.get(place).and_then(figure))
+        };
+        FilmMeans {
+            player_latency_s: film.player_latency_s,
+            decodable: every(|film| Some(film.decodable())),
+            sound: every(|film| Some(film.sound())),
+            freezes: every(|film| Some(film.freezes as f64)),
+            longest_freeze_s: every(|film| Some(film.longest_freeze_s)),
+            frozen_s: every(|film| Some(film.frozen_s)),
+            latency_p50_s: every(|film| film.latency_p50_s),
+            latency_p95_s: every(|film| film.latency_p95_s),
+            latency_p99_s: every(|film| film.latency_p99_s),
+            bytes: every(|film| Some(film.bytes())),
+        }
+    };
     GroupMeans {
         group: first.group.clone(),
         transport: first.transport.clone(),
@@ -92,6 +128,7 @@ fn group_means(first: &Group, summaries: &[Summary]) -> GroupMeans {
         srtt_s: every(&|group| group.srtt_s),
         min_rtt_s: every(&|group| group.min_rtt_s),
         playout: first.playout.iter().enumerate().map(playout).collect(),
+        films: first.films.iter().enumerate().map(film).collect(),
     }
 }
 

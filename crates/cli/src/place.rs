@@ -1,12 +1,13 @@
 //! Outputs that a user names, also where others can write.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use ontempo_place::{Output, OutputFolder};
 use ontempo_simulator::RunFolder;
 
 use crate::failure::Failure;
+use crate::signals::{is_stopped, stop_flag};
 
 /// Whether an output is refused because another user could have put there what has its name.
 pub(crate) fn is_of_another_user(error: &io::Error) -> bool {
@@ -44,4 +45,24 @@ pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
         Failure::Environment(format!("cannot write {path}: {error}"))
     })?;
     RunFolder::begin_in(folder, out).map_err(|error| Failure::writing(&error))
+}
+
+/// Writes a new file, or over one that is not of another user in a folder that others can write to.
+/// `named` says whose it is.
+pub(crate) fn write_new(named: &str, path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error| output_failure(named, &error);
+    stop_flag()?;
+    let place = Output::at(path, true).map_err(failed)?;
+    let mut file = match place.create_new(0o666) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            place.open(is_stopped).map_err(failed)?
+        }
+        made => made.map_err(failed)?,
+    };
+    let cannot = |error| Failure::Environment(format!("cannot write {}: {error}", path.display()));
+    // A pipe or a device has no length.
+    if file.metadata().map_err(cannot)?.is_file() {
+        file.set_len(0).map_err(cannot)?;
+    }
+    file.write_all(text.as_bytes()).map_err(cannot)
 }

@@ -26,6 +26,11 @@ const FLOWS: [&str; 9] = [
     "least RTT",
 ];
 
+/// A film for a player of a latency: pictures that can be decoded on time, sound on time, freezes, when
+/// frames arrived, bytes on the wire for each of the film's.
+const FILMS: [&str; 9] =
+    ["film", "player", "pictures", "sound", "freezes", "longest", "p50", "p99", "bytes"];
+
 /// Statistics of one run, or the means over several runs, as wide as the terminal.
 pub(crate) fn show(summaries: &[Summary]) -> String {
     show_in(columns(), summaries)
@@ -41,7 +46,7 @@ fn show_in(width: usize, summaries: &[Summary]) -> String {
     if are_equal {
         means = Means::of(&summaries[..1]);
     }
-    let (mut flows, mut late) = (Vec::new(), Vec::new());
+    let (mut flows, mut late, mut films) = (Vec::new(), Vec::new(), Vec::new());
     for group in &means.flows {
         let transport = [Some(group.transport.as_str()), group.congestion.as_deref()];
         flows.push([
@@ -63,8 +68,24 @@ fn show_in(width: usize, summaries: &[Summary]) -> String {
                 cell(playout.late, percent),
             ]);
         }
+        for film in &group.films {
+            films.push([
+                group.group.clone(),
+                format!("{:.0} ms", film.player_latency_s * 1e3),
+                cell(film.decodable, percent),
+                cell(film.sound, percent),
+                cell(film.freezes, count),
+                cell(film.longest_freeze_s, |seconds, _| format!("{seconds:.2} s")),
+                cell(film.latency_p50_s, whole_milliseconds),
+                cell(film.latency_p99_s, whole_milliseconds),
+                cell(film.bytes, |bytes, _| format!("{bytes:.2}")),
+            ]);
+        }
     }
     let mut parts = vec![fitted(width, FLOWS, &flows)];
+    if !films.is_empty() {
+        parts.push(fitted(width, FILMS, &films));
+    }
     if !late.is_empty() {
         parts.push(fitted(width, ["group", "start-up delay", "units", "late"], &late));
     }
@@ -187,6 +208,10 @@ fn percent(share: f64, _: f64) -> String {
 
 fn count(count: f64, _: f64) -> String {
     if count.fract() == 0.0 { format!("{count:.0}") } else { format!("{count:.1}") }
+}
+
+fn whole_milliseconds(seconds: f64, _: f64) -> String {
+    format!("{:.0} ms", seconds * 1e3)
 }
 
 fn milliseconds(seconds: f64, _: f64) -> String {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ontempo_scenario::tables::{FLOWS, LINKS, PACKETS, PLAYOUT, QUEUES, TABLES_VERSION};
+use ontempo_scenario::tables::{FLOWS, LINKS, MEDIA, PACKETS, PLAYOUT, QUEUES, TABLES_VERSION};
 use ontempo_simulator::{MANIFEST, read_column, read_table};
 
 use crate::arguments;
@@ -63,7 +63,7 @@ fn read(folder: PathBuf, manifest: &StoredManifest) -> Result<Finished, Failure>
         )));
     }
     let mut tables = Vec::new();
-    for table in [&FLOWS, &LINKS, &QUEUES, &PLAYOUT] {
+    for table in [&FLOWS, &LINKS, &QUEUES, &PLAYOUT, &MEDIA] {
         tables.push(read_table(&folder, table)?);
     }
     // The packet table may be large, and only the link names are needed.

@@ -77,6 +77,8 @@ pub(crate) struct Group {
     /// Smallest of all flows.
     pub(crate) min_rtt_s: Option<f64>,
     pub(crate) playout: Vec<Playout>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) films: Vec<Film>,
 }
 
 impl Group {
@@ -102,6 +104,45 @@ pub(crate) struct Playout {
 impl Playout {
     pub(crate) fn late_share(&self) -> f64 {
         share(self.late, self.units)
+    }
+}
+
+/// The films of a group for players of one latency.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Film {
+    pub(crate) player_latency_s: f64,
+    pub(crate) pictures: u64,
+    pub(crate) decodable_pictures: u64,
+    pub(crate) sound_frames: u64,
+    pub(crate) decodable_sound: u64,
+    pub(crate) freezes: u64,
+    /// The longest of all films.
+    pub(crate) longest_freeze_s: f64,
+    pub(crate) frozen_s: f64,
+    /// Quantiles of the latencies of frames, the largest of all films; `None`: a film of which no frame
+    /// arrived, or none.
+    pub(crate) latency_p50_s: Option<f64>,
+    pub(crate) latency_p95_s: Option<f64>,
+    pub(crate) latency_p99_s: Option<f64>,
+    pub(crate) media_bytes: u64,
+    pub(crate) wire_bytes: u64,
+    pub(crate) back_bytes: u64,
+}
+
+impl Film {
+    /// Share of the pictures that can be decoded on time, 0 to 1.
+    pub(crate) fn decodable(&self) -> f64 {
+        share(self.decodable_pictures, self.pictures)
+    }
+
+    /// Share of the sound that is there on time, 0 to 1.
+    pub(crate) fn sound(&self) -> f64 {
+        share(self.decodable_sound, self.sound_frames)
+    }
+
+    /// Bytes on the wire for each of the film's.
+    pub(crate) fn bytes(&self) -> f64 {
+        share(self.wire_bytes, self.media_bytes)
     }
 }
 
@@ -132,6 +173,7 @@ impl Summary {
     pub(crate) fn of(tables: &[ResultTable]) -> Self {
         let mut flows = groups(tables);
         add_playout(tables, &mut flows);
+        add_films(tables, &mut flows);
         Self { flows, links: links(tables), standstills: Vec::new() }
     }
 }
@@ -192,6 +234,58 @@ fn add_playout(tables: &[ResultTable], groups: &mut [Group]) {
         }
         group.playout[place].units += units.value(row);
         group.playout[place].late += late.value(row);
+    }
+}
+
+fn add_films(tables: &[ResultTable], groups: &mut [Group]) {
+    let Some(media) = Columns::of(tables, "media") else { return };
+    let names = media.text("group");
+    let [player, longest, frozen] =
+        ["player_latency_s", "longest_freeze_s", "frozen_s"].map(|name| media.number(name));
+    let quantiles =
+        ["latency_p50_s", "latency_p95_s", "latency_p99_s"].map(|name| media.number(name));
+    let counts = [
+        "pictures",
+        "decodable_pictures",
+        "sound_frames",
+        "decodable_sound",
+        "freezes",
+        "media_bytes",
+        "wire_bytes",
+        "back_bytes",
+    ]
+    .map(|name| media.count(name));
+    for row in media.rows() {
+        let name = names.get(row).unwrap_or_default();
+        let Some(group) = groups.iter_mut().find(|group| group.group == name) else { continue };
+        let latency = player.value(row);
+        let known = group.films.iter().position(|known| known.player_latency_s == latency);
+        let place = known.unwrap_or(group.films.len());
+        if known.is_none() {
+            group.films.push(Film { player_latency_s: latency, ..Film::default() });
+        }
+        let film = &mut group.films[place];
+        let sums = [
+            &mut film.pictures,
+            &mut film.decodable_pictures,
+            &mut film.sound_frames,
+            &mut film.decodable_sound,
+            &mut film.freezes,
+            &mut film.media_bytes,
+            &mut film.wire_bytes,
+            &mut film.back_bytes,
+        ];
+        for (sum, count) in sums.into_iter().zip(&counts) {
+            *sum += count.value(row);
+        }
+        film.longest_freeze_s = film.longest_freeze_s.max(longest.value(row));
+        film.frozen_s += frozen.value(row);
+        let largest = [&mut film.latency_p50_s, &mut film.latency_p95_s, &mut film.latency_p99_s];
+        for (largest, quantile) in largest.into_iter().zip(quantiles) {
+            let one = optional(quantile, row);
+            // A film of which nothing arrived has none.
+            *largest = if known.is_none() { one } else { largest.zip(one).map(|(a, b)| a.max(b)) };
+        }
     }
 }
 

@@ -38,7 +38,11 @@ pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     let packet = |group: &FlowGroup| match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
-        Transport::Own {} | Transport::Adu(_) => MIN_MTU,
+        Transport::Own {}
+        | Transport::Adu(_)
+        | Transport::Ontempo(_)
+        | Transport::Srt(_)
+        | Transport::Rist(_) => MIN_MTU,
     };
     scenario.flows.values().map(packet).max().unwrap_or(MIN_MTU)
 }
@@ -170,7 +174,11 @@ fn agent(
             let pace = Pace::new(*spacing, *controller, *feedback, *increase);
             Some(Agent::Spaced(Box::new(Spaced::new(udp, pace, distance, flow.start))))
         }
-        Transport::Own {} | Transport::Adu(_) => None,
+        Transport::Own {}
+        | Transport::Adu(_)
+        | Transport::Ontempo(_)
+        | Transport::Srt(_)
+        | Transport::Rist(_) => None,
     })
 }
 

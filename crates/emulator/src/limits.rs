@@ -1,7 +1,9 @@
 //! Limits of emulation, and the kernel's names for its congestion controls.
 
 use ontempo_foundation::Bytes;
-use ontempo_mechanisms::congestion::{CongestionName, UnknownCongestion, Value, World};
+use ontempo_mechanisms::congestion::{
+    BbrParameters, CongestionName, UnknownCongestion, Value, World,
+};
 use ontempo_scenario::model::{
     Application, Congestion, FlowGroup, Routers, Scenario, TcpProfile, TcpSpec, Topology, Transport,
 };
@@ -49,12 +51,16 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     let name = known.name();
     let kernel =
         name.kernel().ok_or_else(|| UnknownCongestion::not_in(World::Kernel, name).to_string())?;
-    // What the profile of Linux sets is what the kernel does.
+    // The kernel's BBR is version 1; what the profile of Linux sets is what the kernel does.
+    let first_bbr =
+        (name == CongestionName::Bbr).then_some(("variant", Value::Word(BbrParameters::V1)));
     let of_kernel = TcpProfile::Linux.congestion_parameters(name.name());
     let is_kernels = |parameter: &str, value: &Value| {
         of_kernel
             .iter()
-            .any(|(name, expected)| *name == parameter && *value == Value::Word(expected))
+            .map(|(name, expected)| (*name, Value::Word(expected)))
+            .chain(first_bbr)
+            .any(|(name, expected)| name == parameter && *value == expected)
     };
     let changed = known.changed().into_iter();
     let changed: Vec<_> = changed
@@ -160,6 +166,10 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
                    application = { kind = \"file\", size = \"1 MB\" }";
         return Some(("application.kind", why.to_owned()));
     }
+    if let Application::Media { .. } = group.application {
+        let why = "films are simulated only; real programs carry them as a command";
+        return Some(("application.kind", why.to_owned()));
+    }
     match &group.transport {
         Transport::Tcp(spec) => of_tcp(spec, version),
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
@@ -172,6 +182,11 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
             })
         }
         Transport::Own {} => None,
+        Transport::Ontempo(_) | Transport::Srt(_) | Transport::Rist(_) => {
+            let why = "it is a pair of programs here: write transport = { kind = \"own\" }, and the two \
+                       as a command";
+            Some(("transport.kind", why.to_owned()))
+        }
         Transport::Adu(_) => Some(("transport.kind", "no kernel has an ADU transport".to_owned())),
     }
 }
@@ -191,4 +206,21 @@ fn of_tcp(spec: &TcpSpec, version: Version) -> Option<(&'static str, String)> {
         return Some(("transport.correct-self-induced-delay", why.to_owned()));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_bbr_is_version_1_and_has_no_parameters() {
+        let of = |set: &[(&str, &str)]| {
+            let known = CongestionName::Bbr.with(set.iter().copied()).expect("BBR has it");
+            kernel_name(&Congestion::Known(known)).map(str::to_owned)
+        };
+        assert_eq!(of(&[]), Ok("bbr".to_owned()));
+        assert_eq!(of(&[("variant", "v1")]), Ok("bbr".to_owned()));
+        let error = of(&[("variant", "v1"), ("cwnd-gain", "3")]).expect_err("a parameter");
+        assert!(error.starts_with("cwnd-gain: the kernel's BBR has no such parameter"), "{error}");
+    }
 }

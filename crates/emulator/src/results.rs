@@ -7,7 +7,8 @@ use ontempo_runtime::{
 };
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{
-    ADUS, CAPACITY, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
+    ADUS, CAPACITY, EVENTS, FLOWS, FRAMES, INTERVALS, LINKS, MEDIA, MESSAGES, PACKETS, PLAYOUT,
+    QUEUES, SAMPLES,
 };
 use ontempo_scenario::{LaidFlow, LaidLink, Layout};
 
@@ -76,6 +77,9 @@ pub(crate) fn collect(
         run.messages(),
         run.intervals(),
         run.capacity(),
+        // Films are simulated only.
+        Rows::of(&FRAMES),
+        Rows::of(&MEDIA),
     ];
     let broken = run.broken();
     let standstills = run.standstills();

@@ -18,5 +18,7 @@ pub mod playout;
 pub mod qos;
 pub mod receive;
 pub mod recovery;
+pub mod rist;
 pub mod rtt;
 pub mod spacing;
+pub mod srt;

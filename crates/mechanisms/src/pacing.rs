@@ -26,7 +26,8 @@ pub fn interval_of_window(srtt: Duration, window: Window) -> Duration {
 /// leaves back to back is one burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
-    /// Packets that may be sent back to back, at least one.
+    /// Packets that may be sent back to back, at least one; with
+    /// [`on_sent_in_quantum`](Self::on_sent_in_quantum), those left of the quantum and one.
     burst: u64,
     /// When all packets sent so far would have been sent, evenly spaced, and the next is due.
     due: Time,
@@ -63,6 +64,14 @@ impl Pacer {
         self.allowance = interval * (self.burst - 1);
     }
 
+    /// Like [`on_sent`](Self::on_sent), for a sender that lets `quantum` packets leave at once and then
+    /// waits for all of them, as a host that hands large segments to its interface does.
+    pub fn on_sent_in_quantum(&mut self, now: Time, interval: Duration, quantum: Packets) {
+        self.due = self.due.max(now) + interval;
+        self.burst = if self.burst <= 1 { quantum.get().max(1) } else { self.burst - 1 };
+        self.allowance = if self.burst > 1 { self.due.since(now) } else { Duration::ZERO };
+    }
+
     /// Forgets what was sent: the next packet may be sent immediately.
     pub fn reset(&mut self) {
         self.due = Time::ZERO;
@@ -94,6 +103,22 @@ mod tests {
     fn a_rate_of_ten_megabit_spaces_packets_of_a_kilobyte_by_eight_tenths_of_a_millisecond() {
         let rate = Rate::from_bits_per_sec(10_000_000);
         assert_eq!(interval_at_rate(rate, Bytes::new(1000)), Duration::from_micros(800));
+    }
+
+    #[test]
+    fn a_quantum_leaves_at_once_and_is_waited_for_whole() {
+        let interval = Duration::from_millis(1);
+        for quantum in 1..5 {
+            let (mut pacer, mut now) = (Pacer::default(), Time::from_secs_f64(1.0));
+            for packet in 0..20 {
+                if packet % quantum == 0 && packet > 0 {
+                    assert_eq!(pacer.earliest(), now + interval * quantum);
+                    now = pacer.earliest();
+                }
+                assert!(pacer.earliest() <= now);
+                pacer.on_sent_in_quantum(now, interval, Packets::new(quantum));
+            }
+        }
     }
 
     #[test]

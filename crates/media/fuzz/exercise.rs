@@ -4,8 +4,8 @@
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::ts::{PACKET, SYNC};
 use ontempo_media::{
-    Chunker, Depacketizer, DepacketizerOptions, Format, Packetizer, PacketizerOptions, PcrClock,
-    Release, TransportStreamIndex, Unit,
+    Chunker, Depacketizer, DepacketizerOptions, Format, FrameTable, Packetizer, PacketizerOptions,
+    PcrClock, Release, TransportStreamIndex, Unit,
 };
 
 /// A stream of bytes: chopped, cut, and put back the same. And the bytes as a unit of a peer.
@@ -92,4 +92,51 @@ fn cut_and_join(datagrams: &[Vec<u8>], format: Option<Format>) {
     depacketizer.finish();
     let back: Vec<_> = std::iter::from_fn(|| depacketizer.poll(now)).map(|one| one.data).collect();
     assert_eq!(back, datagrams);
+}
+
+/// The bytes as a table of frames: what is read is written and read the same.
+pub(crate) fn frames(bytes: &[u8]) {
+    let Ok(table) = FrameTable::read_csv(&String::from_utf8_lossy(bytes)) else { return };
+    assert_eq!(table.check(), Ok(()));
+    assert_eq!(FrameTable::read_csv(&table.write_csv()), Ok(table));
+}
+
+/// The first byte says which type of stream, the rest is content of packets: of pictures, or of sound
+/// where the length is odd. What it is cut into is a valid table.
+pub(crate) fn marks(bytes: &[u8]) {
+    let Some((&first, mut rest)) = bytes.split_first() else { return };
+    let stream_type = [0x1b, 0x24, 0x02, 0x42][usize::from(first & 3)];
+    let pat = [0, 0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0, 1, 2, 3, 4];
+    let mut pmt = vec![0, 2, 0xb0, 23, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
+    let sound_type = if first & 4 == 0 { 0x0f } else { 0x03 };
+    pmt.extend([stream_type, 0xe1, 0x00, 0xf0, 0, sound_type, 0xe1, 0x01, 0xf0, 0, 1, 2, 3, 4]);
+    let mut stream = [packet(0, true, &pat), packet(0x1000, true, &pmt)].concat();
+    // Each PES packet has a byte with its length, and one with its time.
+    while let Some((&[length, time], after)) = rest.split_first_chunk() {
+        let (content, after) = after.split_at(after.len().min(usize::from(length >> 1)));
+        rest = after;
+        let stamp = |mark: u8, time: u8| [mark | time >> 4 & 0x0e | 1, 0, 1, 0, 1];
+        let mut pes = vec![0, 0, 1, 0xe0, 0, 0, 0x80, 0xc0, 10];
+        pes.extend([stamp(0x30, time << 4), stamp(0x10, time)].concat());
+        pes.extend(content);
+        let pid = 0x100 + u16::from(length & 1);
+        stream.extend(packet(pid, true, &pes));
+    }
+    let Ok((table, _)) = FrameTable::from_transport_stream(&stream) else { return };
+    assert_eq!(table.check(), Ok(()));
+    assert_eq!(FrameTable::read_csv(&table.write_csv()), Ok(table));
+}
+
+/// A packet of at most 183 bytes of payload, whose counter may jump.
+fn packet(pid: u16, begins: bool, payload: &[u8]) -> Vec<u8> {
+    let begins = if begins { 0x40 } else { 0 };
+    let mut bytes = vec![SYNC, (pid >> 8) as u8 | begins, pid as u8, 0x30];
+    let room = PACKET - 5 - payload.len();
+    bytes.push(room as u8);
+    if room > 0 {
+        bytes.push(0x80);
+        bytes.resize(5 + room, 0xff);
+    }
+    bytes.extend(payload);
+    bytes
 }

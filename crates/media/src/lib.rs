@@ -18,9 +18,14 @@
 
 mod chunker;
 mod depacketizer;
+mod film;
+mod frames;
+mod generate;
 mod index;
+mod mux;
 mod packetizer;
 pub mod rtp;
+mod scan;
 pub mod ts;
 mod unit;
 
@@ -28,8 +33,16 @@ pub use chunker::{Chunker, PcrClock};
 pub use depacketizer::{
     Depacketizer, DepacketizerOptions, DepacketizerStatistics, Release, RestoredDatagram,
 };
+pub use film::{Film, Sent};
+pub use frames::{
+    Codec, Frame, FrameKind, FrameProblem, FrameTable, FrameTableError, MAX_FRAME_DEPENDENCIES,
+    MAX_FRAME_SIZE, MAX_FRAMES, MAX_PERIOD,
+};
+pub use generate::{GeneratedSound, GeneratorError, GeneratorParameters, SizeRatios, generate};
 pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
+pub use mux::{Muxed, NO_FRAME, Sending};
 pub use packetizer::{Format, Packetizer, PacketizerOptions};
+pub use scan::FilmError;
 pub use unit::{Kind, MAX_PIECES, Part, Span, Unit, UnitError};
 
 #[cfg(test)]

@@ -144,11 +144,24 @@ pub enum Content {
     Other,
 }
 
+/// What a table says of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedStream {
+    /// Packet identifier, 0 to 8191.
+    pub pid: u16,
+    /// Its content.
+    pub content: Content,
+    /// stream_type (table 2-34); 0 of a table.
+    pub stream_type: u8,
+    /// The PID of the table that names it: of its program's PMT.
+    pub table: u16,
+}
+
 /// State of a multiplex: streams named in its tables, and its clock.
 #[derive(Debug, Default)]
 pub struct Multiplex {
     /// Streams named in tables.
-    streams: BTreeMap<u16, Content>,
+    streams: BTreeMap<u16, NamedStream>,
     /// The last clock reference, unwrapped, ticks of 27 MHz.
     pcr: Option<u64>,
 }
@@ -180,7 +193,7 @@ impl Multiplex {
         match pid {
             FILLER => Content::Filler,
             pid if TABLES.contains(&pid) => Content::Tables,
-            pid => self.streams.get(&pid).copied().unwrap_or(Content::Other),
+            pid => self.streams.get(&pid).map_or(Content::Other, |stream| stream.content),
         }
     }
 
@@ -196,7 +209,7 @@ impl Multiplex {
                 for entry in section.get(8..end).unwrap_or_default().chunks_exact(4) {
                     let program = u16::from_be_bytes([entry[0], entry[1]]);
                     if program != 0 {
-                        self.name(entry[2], entry[3], Content::Tables);
+                        self.name(entry[2], entry[3], Content::Tables, 0, pid);
                     }
                 }
             }
@@ -206,7 +219,7 @@ impl Multiplex {
                 };
                 let mut at = 12 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
                 while let Some(entry) = section.get(..end).and_then(|all| all.get(at..at + 5)) {
-                    self.name(entry[1], entry[2], content_of(entry[0]));
+                    self.name(entry[1], entry[2], content_of(entry[0]), entry[0], pid);
                     at += 5 + usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
                 }
             }
@@ -214,10 +227,16 @@ impl Multiplex {
         }
     }
 
-    fn name(&mut self, high: u8, low: u8, content: Content) {
+    fn name(&mut self, high: u8, low: u8, content: Content, stream_type: u8, table: u16) {
+        let pid = u16::from_be_bytes([high & 0x1f, low]);
         if self.streams.len() < MAX_STREAMS {
-            self.streams.insert(u16::from_be_bytes([high & 0x1f, low]), content);
+            self.streams.insert(pid, NamedStream { pid, content, stream_type, table });
         }
+    }
+
+    /// The streams that its tables have named so far, and the tables, by their PID.
+    pub fn streams(&self) -> impl Iterator<Item = &NamedStream> {
+        self.streams.values()
     }
 
     /// Ticks of 90 kHz near the multiplex's clock, as time of that clock.

@@ -22,3 +22,13 @@ fn the_corpus_of_transport_streams_is_put_back_the_same() {
 fn the_corpus_of_rtp_is_put_back_the_same() {
     feed("rtp", exercise::rtp);
 }
+
+#[test]
+fn the_corpus_of_tables_of_frames_is_written_the_same() {
+    feed("frames", exercise::frames);
+}
+
+#[test]
+fn the_corpus_of_marks_gives_valid_tables() {
+    feed("marks", exercise::marks);
+}

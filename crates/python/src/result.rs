@@ -120,6 +120,16 @@ impl RunResult {
         self.table("capacity")
     }
 
+    #[getter]
+    fn frames(&self) -> PyResult<Table> {
+        self.table("frames")
+    }
+
+    #[getter]
+    fn media(&self) -> PyResult<Table> {
+        self.table("media")
+    }
+
     /// Write every table as Parquet into a directory, all or none.
     fn save(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
         Ok(py.detach(|| self.results.write(&directory))?)

@@ -4,8 +4,10 @@
 //! bit rate costs no event per packet, since the number of packets offered by now is a division.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
+use ontempo_media::Film;
 
 /// The application of a flow, which offers its packets.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub enum Source {
     Paced(Box<Paced>),
     /// One message for each prompt.
     Prompted(Box<Prompted>),
+    /// A film, written to a stream of bytes.
+    Film(Box<FilmSource>),
 }
 
 /// A message of an application.
@@ -52,6 +56,7 @@ impl Source {
             Self::Http(http) => http.offered(now),
             Self::Paced(paced) => paced.offered(now),
             Self::Prompted(prompted) => prompted.offered(now),
+            Self::Film(film) => film.offered(now),
         }
     }
 
@@ -66,6 +71,7 @@ impl Source {
             Self::Http(http) => http.page_begins.unwrap_or(Time::NEVER),
             Self::Paced(paced) => paced.next_offer(),
             Self::Prompted(prompted) => prompted.begins.unwrap_or(Time::NEVER),
+            Self::Film(film) => film.next,
         }
     }
 
@@ -125,6 +131,40 @@ impl Source {
             Self::Cbr(cbr) => Some(cbr.start + cbr.interval * number),
             _ => None,
         }
+    }
+}
+
+/// A film whose datagrams are written to a stream as they are due. The packet that holds the last byte
+/// written is offered at once and whole: what is written next fills it up.
+#[derive(Clone, Debug)]
+pub struct FilmSource {
+    film: Arc<Film>,
+    start: Time,
+    /// Payload of a packet in bytes.
+    payload: u64,
+    datagram: u64,
+    bytes: u64,
+    /// When the next datagram is written.
+    next: Time,
+}
+
+impl FilmSource {
+    /// The film begins at `start`; packets carry `payload` bytes each.
+    pub fn new(film: Arc<Film>, start: Time, payload: Bytes) -> Self {
+        let next = film.datagram(0).map_or(Time::NEVER, |first| start + first.at);
+        Self { film, start, payload: payload.get().max(1), datagram: 0, bytes: 0, next }
+    }
+
+    fn offered(&mut self, now: Time) -> u64 {
+        while self.next <= now
+            && let Some(written) = self.film.datagram(self.datagram)
+        {
+            self.bytes += written.size() as u64;
+            self.datagram += 1;
+            let next = self.film.datagram(self.datagram);
+            self.next = next.map_or(Time::NEVER, |next| self.start + next.at);
+        }
+        self.bytes.div_ceil(self.payload)
     }
 }
 

@@ -15,21 +15,23 @@ mod messages;
 pub mod pcapng;
 mod read;
 mod rows;
+mod showing;
 mod sources;
 mod spacing;
 mod standstill;
 mod tables;
 
 pub use address::{End, V6_PREFIX, Version};
-pub use applications::{Message, Source};
+pub use applications::{FilmSource, Message, Source};
 pub use arrivals::Arrivals;
 pub use folder::{MANIFEST, MAX_MANIFEST, REPEAT, RunFolder};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use rows::{
-    Flow, FlowRow, FlowTotals, LinkTotals, ReactionRow, capacity_rows, change_rows, drop_name,
-    interval_rows, message_rows, playout_rows,
+    Flow, FlowRow, FlowTotals, LinkTotals, MediaBytes, ReactionRow, capacity_rows, change_rows,
+    drop_name, frame_rows, interval_rows, media_rows, message_rows, playout_rows,
 };
+pub use showing::{Showing, Shown, ShownFrame, latency_quantile};
 pub use sources::{messages, prompts, source};
 pub use spacing::{Distance, Pace};
 pub use standstill::{Standstill, by_group, stands_still_since};

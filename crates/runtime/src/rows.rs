@@ -7,6 +7,7 @@ use ontempo_network::{DropReason, LinkStatistics, Schedule};
 use ontempo_scenario::model::Event;
 
 use crate::messages::Messages;
+use crate::showing::{Shown, ShownFrame, latency_quantile};
 use crate::tables::{Cell, Rows};
 
 /// How the tables identify a flow.
@@ -310,6 +311,69 @@ pub fn playout_rows(rows: &mut Rows, flow: Flow<'_>, playout: &Playout) {
             delay.as_secs_f64().into(),
             playout.judged(index).into(),
             playout.late(index).into(),
+        ]);
+    }
+}
+
+/// Adds the frames of a flow's film to the table `frames`.
+pub fn frame_rows(rows: &mut Rows, flow: Flow<'_>, frames: &[ShownFrame]) {
+    for frame in frames {
+        rows.push([
+            flow.number.into(),
+            flow.group.into(),
+            flow.index.into(),
+            frame.number.into(),
+            frame.kind.name().into(),
+            u64::from(frame.size).into(),
+            frame.sent.as_secs_f64().into(),
+            frame.latency.map(|latency| latency.as_secs_f64()).into(),
+            frame.decodable.map(|latency| latency.as_secs_f64()).into(),
+        ]);
+    }
+}
+
+/// Bytes of a film and of the packets that carried it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaBytes {
+    /// Of the transport stream.
+    pub media: u64,
+    /// Of the packets sent for it, headers counted.
+    pub wire: u64,
+    /// Of those in the other direction.
+    pub back: u64,
+}
+
+/// Adds a flow's film to the table `media`, once for each of a player's `latencies`; `until`: the end
+/// of the run.
+pub fn media_rows(
+    rows: &mut Rows,
+    flow: Flow<'_>,
+    frames: &[ShownFrame],
+    (latencies, until): (&[Duration], Time),
+    bytes: MediaBytes,
+) {
+    let quantile =
+        |share| latency_quantile(frames, share).map(|latency| latency.as_secs_f64()).into();
+    for latency in latencies {
+        let shown = Shown::of(frames, *latency, until);
+        rows.push([
+            flow.number.into(),
+            flow.group.into(),
+            flow.index.into(),
+            latency.as_secs_f64().into(),
+            shown.pictures.0.into(),
+            shown.pictures.1.into(),
+            shown.sound.0.into(),
+            shown.sound.1.into(),
+            shown.freezes.into(),
+            shown.longest.as_secs_f64().into(),
+            shown.frozen.as_secs_f64().into(),
+            quantile(0.5),
+            quantile(0.95),
+            quantile(0.99),
+            bytes.media.into(),
+            bytes.wire.into(),
+            bytes.back.into(),
         ]);
     }
 }

@@ -64,6 +64,8 @@ pub fn source(
         Application::Adus { count, .. } => Source::File { packets: *count },
         // The traffic of an external command is unknown here.
         Application::Command { .. } => Source::File { packets: 0 },
+        // Of a film more than its application is needed: see `FilmSource`.
+        Application::Media { .. } => Source::File { packets: 0 },
         Application::File { size } => Source::File { packets: size.get().div_ceil(payload) },
         Application::Cbr { rate, interval } => {
             let by_rate = || rate.map(|rate| rate.time_to_send(packet));

@@ -7,9 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ontempo_media::FrameTable;
+
 use crate::document::Node;
 use crate::error::{Origin, Problem};
-use crate::model::{LinkSpec, Scenario, ScheduleSpec, Topology};
+use crate::model::{Application, LinkSpec, Scenario, ScheduleSpec, Topology};
 use crate::path::FieldPath;
 use crate::traces::{Format, MAX_MEMORY, MAX_TRACE_BYTES, TraceError};
 
@@ -17,7 +19,10 @@ use crate::traces::{Format, MAX_MEMORY, MAX_TRACE_BYTES, TraceError};
 /// the light and the heavy one of both directions of a cellular link.
 const MAX_BYTES: usize = 128 << 20;
 
-/// A trace that a schedule names: the field, the file, the text that takes its place.
+/// The largest transport stream, in bytes.
+const MAX_FILM_BYTES: u64 = 512 << 20;
+
+/// A trace or film that a scenario names: the field, the file, the text that takes its place.
 struct Named<'a> {
     field: &'static str,
     file: &'a mut Option<String>,
@@ -35,55 +40,76 @@ pub(crate) fn traces(
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut files = Files::default();
-    let mut links = links(&mut scenario.topology);
+    let flows = scenario.flows.iter_mut().filter_map(|(name, group)| {
+        let path = FieldPath::root("flows").key(name).key("application");
+        Some((path, film(&mut group.application)?))
+    });
+    for (path, named) in schedules(&mut scenario.topology).into_iter().chain(flows) {
+        let Named { field, file, text, format } = named;
+        // Both are refused later.
+        if text.is_some() {
+            continue;
+        }
+        let Some(name) = file else { continue };
+        let path = path.key(field);
+        let origin = document.locate(&path);
+        let refuse =
+            |what: String| Problem { origin: Some(origin.clone()), field: path.to_string(), what };
+        let at = match (origin, scenario_file) {
+            (_, None) => {
+                let what = "a text cannot name files; load the scenario from a file, or write \
+                            the {} as `text`";
+                let what = what.replace("{}", format.noun());
+                problems.push(refuse(what.replace("`text`", &text_field(field))));
+                continue;
+            }
+            (Origin::File { name: beside, .. }, _) => beside_file(Path::new(&**beside), name),
+            (Origin::Override(_), Some(beside)) => beside_file(beside, name),
+        };
+        match files.text(&at, format) {
+            Ok(read) => (*text, *file) = (Some(read), None),
+            Err(Unusable::Unreadable(what)) => problems.push(refuse(what)),
+            Err(Unusable::Wrong(TraceError { line, what })) => problems.push(Problem {
+                origin: Some(Origin::File { name: Arc::from(at.display().to_string()), line }),
+                field: path.to_string(),
+                what,
+            }),
+            Err(Unusable::TooMany(what)) => {
+                problems.push(refuse(format!(
+                    "with {} the traces and films of the scenario together {what}; shorter ones, or \
+                     fewer, are needed",
+                    at.display()
+                )));
+                return problems;
+            }
+        }
+    }
+    problems
+}
+
+/// The traces of the schedules of all links.
+fn schedules(topology: &mut Topology) -> Vec<(FieldPath, Named<'_>)> {
+    let mut links = links(topology);
+    let mut all = Vec::new();
     while let Some((path, link)) = links.pop() {
         if let Some(back) = &mut link.back {
             links.push((path.key("back"), &mut **back));
         }
         let path = path.key("schedule");
-        for Named { field, file, text, format } in named(link.schedule.as_mut()) {
-            // Both are refused later.
-            if text.is_some() {
-                continue;
-            }
-            let Some(name) = file else { continue };
-            let path = path.key(field);
-            let origin = document.locate(&path);
-            let refuse = |what: String| Problem {
-                origin: Some(origin.clone()),
-                field: path.to_string(),
-                what,
-            };
-            let at = match (origin, scenario_file) {
-                (_, None) => {
-                    let what = "a text cannot name files; load the scenario from a file, or write \
-                                the trace as `text`";
-                    problems.push(refuse(what.replace("`text`", &text_field(field))));
-                    continue;
-                }
-                (Origin::File { name: beside, .. }, _) => beside_file(Path::new(&**beside), name),
-                (Origin::Override(_), Some(beside)) => beside_file(beside, name),
-            };
-            match files.text(&at, format) {
-                Ok(read) => (*text, *file) = (Some(read), None),
-                Err(Unusable::Unreadable(what)) => problems.push(refuse(what)),
-                Err(Unusable::Wrong(TraceError { line, what })) => problems.push(Problem {
-                    origin: Some(Origin::File { name: Arc::from(at.display().to_string()), line }),
-                    field: path.to_string(),
-                    what,
-                }),
-                Err(Unusable::TooMany(what)) => {
-                    problems.push(refuse(format!(
-                        "with {} the traces of all links together {what}; shorter ones, or fewer, are \
-                         needed",
-                        at.display()
-                    )));
-                    return problems;
-                }
-            }
-        }
+        let traces = named(link.schedule.as_mut()).into_iter();
+        all.extend(traces.map(|named| (path.clone(), named)));
     }
-    problems
+    all
+}
+
+/// The frames of a film.
+fn film(application: &mut Application) -> Option<Named<'_>> {
+    let Application::Media { file, frames, frames_text, .. } = application else { return None };
+    let (field, file, format) = match file {
+        Some(_) => ("file", file, Format::Film),
+        None => ("frames", frames, Format::Frames),
+    };
+    Some(Named { field, file, text: frames_text, format })
 }
 
 /// The field of a trace that is written as a text, in backquotes.
@@ -133,7 +159,8 @@ struct Files {
 
 impl Files {
     fn text(&mut self, path: &Path, format: Format) -> Result<String, Unusable> {
-        let text = self.texts.entry(path.to_owned()).or_insert_with(|| read(path).map(Arc::from));
+        let read = || if format == Format::Film { read_film(path) } else { read(path) };
+        let text = self.texts.entry(path.to_owned()).or_insert_with(|| read().map(Arc::from));
         let text = text.clone().map_err(Unusable::Unreadable)?;
         // Each link holds its own. Before it is read: that takes the memory.
         self.bytes += text.len();
@@ -160,6 +187,23 @@ fn beside_file(file: &Path, name: &str) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<String, String> {
+    let bytes = read_at_most(path, MAX_TRACE_BYTES, "a trace has at most 32 MiB")?;
+    String::from_utf8(bytes).map_err(|_| format!("{} is not a text", path.display()))
+}
+
+/// The table of the frames of a transport stream.
+fn read_film(path: &Path) -> Result<String, String> {
+    let bytes = read_at_most(path, MAX_FILM_BYTES, "a film has at most 512 MiB")?;
+    match FrameTable::from_transport_stream(&bytes) {
+        Ok((table, _)) => Ok(table.write_csv()),
+        Err(error) => Err(format!(
+            "{}: {error}; `ontempo media` makes a table of frames from other films",
+            path.display()
+        )),
+    }
+}
+
+fn read_at_most(path: &Path, most: u64, limit: &str) -> Result<Vec<u8>, String> {
     let name = path.display();
     let unreadable = |error: std::io::Error| format!("cannot read {name}: {error}");
     // A pipe or a device would block, or never end.
@@ -169,11 +213,11 @@ fn read(path: &Path) -> Result<String, String> {
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(MAX_TRACE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_TRACE_BYTES {
-        return Err(format!("{name} is too large; a trace has at most 32 MiB"));
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("{name} is too large; {limit}"));
     }
-    String::from_utf8(bytes).map_err(|_| format!("{name} is not a text"))
+    Ok(bytes)
 }
 
 /// The links of a topology as they are written, with their fields.

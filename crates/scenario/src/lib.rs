@@ -25,6 +25,7 @@ mod cost;
 mod document;
 mod error;
 mod explain;
+pub mod film;
 mod locate;
 pub mod model;
 mod nearest;

@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 6;
+pub const TABLES_VERSION: u32 = 7;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +64,12 @@ pub const FLOWS: Table = Table {
         column(
             "transport",
             Text,
-            "`tcp`, `udp`, `spaced`, `adu`, or `own` where a command opened it",
+            "`tcp`, `udp`, `spaced`, `adu`, `ontempo`, `srt`, `rist`, or `own` where a command opened it",
         ),
         optional(
             "congestion",
             Text,
-            "congestion controller of a TCP flow, spacing controller of a spaced one",
+            "congestion controller of a TCP or ontempo flow, spacing controller of a spaced one",
         ),
         column("start_s", Number, "when the flow starts, in seconds"),
         column(
@@ -325,10 +325,75 @@ pub const CAPACITY: Table = Table {
     ],
 };
 
+/// One row a frame of a film.
+pub const FRAMES: Table = Table {
+    name: "frames",
+    about: "one row a frame of a film that was sent in the measured span",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column(
+            "frame",
+            Count,
+            "number of the frame in its flow, from 0, over all rounds of the film",
+        ),
+        column("type", Text, "`key`, `reference`, `disposable` or `sound`"),
+        column("size_bytes", Count, "its size, headers of the transport stream not counted"),
+        column("sent_s", Number, "when its last packet was given to the transport, in seconds"),
+        optional(
+            "latency_s",
+            Number,
+            "from then until the receiving application had all of it; none where it never had",
+        ),
+        optional(
+            "decodable_s",
+            Number,
+            "the least latency of a player at which it can be decoded: the largest of its own and of \
+             those that it depends on; none where one never arrived",
+        ),
+    ],
+};
+
+/// One row a film and latency.
+pub const MEDIA: Table = Table {
+    name: "media",
+    about: "one row a flow with a film and latency of a player; of frames that such a player has shown by \
+            the end of the run",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column(
+            "player_latency_s",
+            Number,
+            "a frame is shown so long after its last packet was sent",
+        ),
+        column("pictures", Count, "pictures sent"),
+        column("decodable_pictures", Count, "pictures that can be decoded on time"),
+        column("sound_frames", Count, "frames of sound sent"),
+        column("decodable_sound", Count, "frames of sound that are there on time"),
+        column(
+            "freezes",
+            Count,
+            "gaps between pictures of more than three mean gaps and 150 ms more than one (W3C WebRTC \
+             statistics, `freezeCount`)",
+        ),
+        column("longest_freeze_s", Number, "the longest of them, in seconds; 0 without any"),
+        column("frozen_s", Number, "all of them together, in seconds"),
+        optional("latency_p50_s", Number, "median of the latencies of frames that arrived whole"),
+        optional("latency_p95_s", Number, "95th percentile of them"),
+        optional("latency_p99_s", Number, "99th percentile of them"),
+        column("media_bytes", Count, "bytes of the transport stream given to the transport"),
+        column("wire_bytes", Count, "bytes sent for them, headers and repetitions counted"),
+        column("back_bytes", Count, "bytes sent in the other direction"),
+    ],
+};
+
 /// Every table, in the order in which they are written.
-pub const TABLES: [&Table; 11] = [
+pub const TABLES: [&Table; 13] = [
     &FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS, &MESSAGES, &INTERVALS,
-    &CAPACITY,
+    &CAPACITY, &FRAMES, &MEDIA,
 ];
 
 impl Table {

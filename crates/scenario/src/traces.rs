@@ -19,6 +19,8 @@ pub(crate) const MAX_MEMORY: u64 = 256 << 20;
 const ROW_MEMORY: u64 = 80;
 /// What an opportunity of a mahimahi trace takes, in bytes.
 const OPPORTUNITY_MEMORY: u64 = size_of::<Time>() as u64;
+/// What a frame takes, in bytes.
+const FRAME_MEMORY: u64 = size_of::<ontempo_media::Frame>() as u64;
 /// What a line of a light trace takes, and each of its opportunities, in bytes.
 const LIGHT_LINE_MEMORY: u64 = size_of::<LightLine>() as u64;
 const LIGHT_OPPORTUNITY_MEMORY: u64 = size_of::<u32>() as u64;
@@ -61,6 +63,10 @@ pub(crate) enum Format {
     Mahimahi,
     /// Read by [`read_light`].
     Light,
+    /// The frames of a film.
+    Frames,
+    /// The same, of a transport stream.
+    Film,
 }
 
 impl Format {
@@ -70,7 +76,17 @@ impl Format {
             Self::Csv => read_csv(text).map(|_| ()),
             Self::Mahimahi => read_mahimahi(text).map(|_| ()),
             Self::Light => read_light(text).map(|_| ()),
+            Self::Frames | Self::Film => crate::film::table(text).map(|_| ()).map_err(|error| {
+                let (line, text) = (error.line, error.to_string());
+                let what = text.strip_prefix(&format!("line {line}: ")).unwrap_or(&text);
+                TraceError { line, what: what.to_owned() }
+            }),
         }
+    }
+
+    /// What a file of it is called.
+    pub(crate) const fn noun(self) -> &'static str {
+        if matches!(self, Self::Frames | Self::Film) { "table" } else { "trace" }
     }
 
     /// What `text` takes once it is read, in bytes, at most: known before it is read.
@@ -79,6 +95,7 @@ impl Format {
         match self {
             Self::Csv => ROW_MEMORY * lines(),
             Self::Mahimahi => OPPORTUNITY_MEMORY * lines(),
+            Self::Frames | Self::Film => FRAME_MEMORY * lines(),
             Self::Light => {
                 let words = text.split_ascii_whitespace().count() as u64;
                 LIGHT_LINE_MEMORY * lines() + LIGHT_OPPORTUNITY_MEMORY * words

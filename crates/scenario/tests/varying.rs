@@ -427,10 +427,13 @@ fn a_file_that_many_links_name_is_read_once_and_all_traces_together_are_bounded(
     let schedule = "kind = \"mahimahi\", file = \"long\"";
     let (sparse, dense) = ("1000000000000\n".repeat(30 << 16), "1\n".repeat(15 << 20));
     for (trace, what) in [
-        (sparse, "long the traces of all links together have more than 128 MiB; shorter"),
+        (
+            sparse,
+            "long the traces and films of the scenario together have more than 128 MiB; shorter",
+        ),
         (
             dense,
-            "long the traces of all links together take 360 MiB of memory once they are read, of at most 256",
+            "long the traces and films of the scenario together take 360 MiB of memory once they are read, of at most 256",
         ),
     ] {
         let folder = Folder::new("long", &[("s.toml", &graph(2_000, schedule)), ("long", &trace)]);

@@ -18,6 +18,7 @@ pub mod message;
 mod output;
 mod receiver;
 mod sender;
+pub mod simulated;
 mod sink;
 mod source;
 mod url;

@@ -198,7 +198,7 @@ impl Datagrams {
 }
 
 /// True if a datagram is whole, or of a transport stream, where single packets are useful.
-fn is_usable(restored: &RestoredDatagram) -> bool {
+pub(crate) fn is_usable(restored: &RestoredDatagram) -> bool {
     restored.is_whole || restored.data.first() == Some(&0x47)
 }
 
@@ -250,7 +250,7 @@ impl Protocol for Datagrams {
 }
 
 /// When the datagrams of a flow are released.
-fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release {
+pub(crate) fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release {
     match (config.reliability, config.order) {
         (Reliability::Full, DeliveryOrder::OutOfOrder) if to_network => Release::WhenWhole,
         (Reliability::Full, _) => Release::InOrder,

@@ -1,5 +1,6 @@
 //! From a scenario to agents, links and routes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ontempo_elements::link;
@@ -11,21 +12,31 @@ use ontempo_mechanisms::adu::{
     AduReceiver, AduSender, AduSenderParameters, Retransmission, WindowRule,
 };
 use ontempo_mechanisms::congestion::{
-    Controller, Governor, PertSamples, Start, UnknownCongestion, Window, World,
+    CongestionControl, CongestionName, Controller, Governor, PertSamples, Start, UnknownCongestion,
+    Window, World,
 };
 use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
+use ontempo_mechanisms::rist::RistParameters;
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
-use ontempo_runtime::{Distance, Pace, Prompts, messages, prompts, source};
-use ontempo_scenario::model::{
-    AckKind, AduSpec, Application, Congestion, DeliveryKind, FlowGroup, RecoveryKind,
-    RetransmissionKind, RtoKind, Scenario, TcpSpec, Transport, WindowCounts,
+use ontempo_mechanisms::srt::{MaxBandwidth, SrtParameters};
+use ontempo_media::Film;
+use ontempo_runtime::{
+    Distance, FilmSource, Pace, Prompts, Showing, Source, messages, prompts, source,
 };
-use ontempo_scenario::{LaidFlow, Layout};
+use ontempo_scenario::model::{
+    AckKind, AduSpec, Application, Congestion, DeliveryKind, EcnCode, FlowGroup, PacingKind,
+    RecoveryKind, ReliabilityKind, RetransmissionKind, RtoKind, Scenario, TcpSpec, Transport,
+    WindowCounts,
+};
+use ontempo_scenario::{LaidFlow, Layout, film};
+use ontempo_session::simulated::StreamOptions;
+use ontempo_transport::Reliability;
 
 use crate::agents::{
-    Adu, Agent, Consumer, ExtensionSettings, Extensions, Receiver, SenderSettings, Spaced, Tcp, Udp,
+    Adu, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain, Receiver,
+    Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
 };
 use crate::errors::SetupError;
 use crate::fabric::Fabric;
@@ -71,6 +82,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
     let names = layout.flows.iter().map(name);
     let hosts = (jitter > Duration::ZERO).then(|| Hosts::new(jitter, seed, names));
     let (mut fabric, starts) = Fabric::new(links, &routes, watches, groups.clone(), hosts);
+    let mut films = Films::default();
     let mut agents = layout
         .flows
         .iter()
@@ -81,7 +93,8 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             let interface =
                 flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
             let prompts = prompts(scenario, &layout, flow);
-            let mut agent = agent(scenario, name, flow, route, (interface, prompts), seed)?;
+            let mut agent =
+                agent(scenario, name, flow, route, (interface, prompts), &mut films, seed)?;
             if flow.forward.iter().any(|link| layout.links[*link].duplicate > 0.0) {
                 agent.expect_copies();
             }
@@ -131,6 +144,7 @@ fn agent(
     flow: &LaidFlow,
     (number, route, back): (u32, u32, u32),
     (interface, prompts): (Rate, Option<Prompts>),
+    films: &mut Films,
     seed: u64,
 ) -> Result<Agent, SetupError> {
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
@@ -138,7 +152,27 @@ fn agent(
         |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
     let stop = flow.stop.unwrap_or(Time::NEVER);
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
-    let receiver = |payload| match consumer(group, flow.start, scenario.measure.adus) {
+    let film = films.of(flow.group, &group.application);
+    let ends = match &film {
+        Some(film) => ends_of(group, name, film, flow.start, stream("transport").next_u64())?,
+        None => None,
+    };
+    if let (Some(film), Some(ends)) = (&film, ends) {
+        let carried = Carried::new((number, route, back), film.clone(), (flow.start, stop), ends);
+        return Ok(Agent::Carried(Box::new(carried)));
+    }
+    let source = |packet: Bytes, headers: Bytes| match &film {
+        Some(film) => {
+            let film = FilmSource::new(Arc::clone(film), flow.start, packet - headers);
+            Source::Film(Box::new(film))
+        }
+        None => source(group, flow.start, packet, headers, stream("application")),
+    };
+    let receiver = |payload: Bytes| match consumer(group, flow.start, scenario.measure.adus) {
+        None if let Some(film) = &film => {
+            let showing = Showing::new(Arc::clone(film), flow.start);
+            Receiver::of_film_in_stream(showing, payload.get())
+        }
         Some(consumer) => Receiver::of_adus(consumer),
         None => {
             let messages = messages(scenario, group, payload, prompts);
@@ -147,13 +181,13 @@ fn agent(
     };
     Ok(match &group.transport {
         Transport::Udp { packet, ecn } => {
-            let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            let source = source(*packet, Bytes::ZERO);
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             Agent::Udp(udp.with_ecn(*ecn))
         }
         Transport::Spaced { packet, spacing, controller, spacing_from, feedback, increase } => {
-            let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            let source = source(*packet, Bytes::ZERO);
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             let distance = Distance::new(*spacing_from, *packet, interface);
@@ -163,16 +197,18 @@ fn agent(
         }
         Transport::Tcp(tcp) => {
             let headers = Bytes::new(TCP_HEADERS);
-            let source = source(group, flow.start, tcp.packet, headers, stream("application"));
+            let source = source(tcp.packet, headers);
+            let mut controller = controller(tcp, name, stream("congestion"))?;
+            let is_rate_based = controller.delivery_rates().is_some();
             let machinery = (
                 loss_recovery(tcp),
-                controller(tcp, name, stream("congestion"))?,
+                controller,
                 RttEstimator::new(rto_parameters(tcp)),
-                Extensions::new(extension_settings(tcp)),
+                Extensions::new(extension_settings(tcp, is_rate_based)),
             );
             Agent::Tcp(Tcp::new(
                 (number, route, back),
-                sender_settings(tcp, stop),
+                sender_settings(tcp, stop, is_rate_based),
                 source,
                 machinery,
                 ack_policy(tcp.ack, (tcp.packet - headers).get()),
@@ -187,10 +223,75 @@ fn agent(
             adu_ends(spec),
             receiver(spec.packet),
         ))),
+        Transport::Ontempo(_) | Transport::Srt(_) | Transport::Rist(_) => {
+            let why = "it carries films alone";
+            return Err(SetupError::not_simulated(name, "transport.kind", why));
+        }
         Transport::Own {} => {
             let why = "a simulation has no programs";
             return Err(SetupError::not_simulated(name, "application.kind", why));
         }
+    })
+}
+
+/// The films of the groups, each made once.
+#[derive(Default)]
+struct Films(BTreeMap<usize, Option<Arc<Film>>>);
+
+impl Films {
+    fn of(&mut self, group: usize, application: &Application) -> Option<Arc<Film>> {
+        self.0.entry(group).or_insert_with(|| film::of(application).map(Arc::new)).clone()
+    }
+}
+
+/// Both ends of a transport that carries a film in datagrams of its own; `None` for others.
+fn ends_of(
+    group: &FlowGroup,
+    name: &str,
+    film: &Arc<Film>,
+    start: Time,
+    seed: u64,
+) -> Result<Option<Box<dyn Ends + Send>>, SetupError> {
+    Ok(match &group.transport {
+        Transport::Udp { ecn, .. } => Some(Box::new(Plain::new(*ecn != EcnCode::None))),
+        Transport::Ontempo(spec) => {
+            let congestion: CongestionName =
+                spec.congestion.parse().map_err(|error: UnknownCongestion| {
+                    SetupError::not_simulated(name, "transport.congestion", &error.to_string())
+                })?;
+            let options = StreamOptions {
+                latency: spec.latency,
+                order: delivery_order(spec.order),
+                reliability: match spec.reliability {
+                    ReliabilityKind::Full => Reliability::Full,
+                    ReliabilityKind::Deadline => Reliability::Deadline,
+                    ReliabilityKind::None => Reliability::None,
+                },
+                congestion: congestion.into(),
+            };
+            let ontempo = Ontempo::new(Arc::clone(film), start, options, seed);
+            Some(Box::new(ontempo.map_err(|error| {
+                SetupError::not_simulated(name, "transport", &error.to_string())
+            })?))
+        }
+        Transport::Srt(spec) => {
+            let max_bandwidth = match spec.max_bandwidth {
+                Some(rate) => MaxBandwidth::Fixed(rate),
+                None => MaxBandwidth::Unlimited,
+            };
+            let latency = spec.latency;
+            let parameters = SrtParameters { latency, max_bandwidth, ..SrtParameters::default() };
+            Some(Box::new(Srt::new(start, parameters)))
+        }
+        Transport::Rist(spec) => {
+            let parameters = RistParameters {
+                buffer: spec.buffer,
+                null_packet_deletion: spec.null_packet_deletion,
+                ..RistParameters::default()
+            };
+            Some(Box::new(Rist::new(start, parameters)))
+        }
+        _ => None,
     })
 }
 
@@ -250,11 +351,12 @@ fn wire_size(packet: Bytes) -> u32 {
     u32::try_from(packet.get()).unwrap_or(u32::MAX)
 }
 
-fn sender_settings(tcp: &TcpSpec, stop: Time) -> SenderSettings {
+/// `is_rate_based`: the controller sets the rate of sending, whatever the setting of pacing.
+fn sender_settings(tcp: &TcpSpec, stop: Time, is_rate_based: bool) -> SenderSettings {
     SenderSettings {
         packet_size: wire_size(tcp.packet),
         receive_window: tcp.receive_window.get(),
-        pacing: tcp.pacing,
+        pacing: if is_rate_based { PacingKind::Controller } else { tcp.pacing },
         timestamps: tcp.timestamps,
         grow_when_application_limited: tcp.grow_when_application_limited,
         idle_restart: tcp.idle_restart,
@@ -281,11 +383,12 @@ fn recovery_style(kind: RecoveryKind) -> RecoveryStyle {
     }
 }
 
-fn extension_settings(tcp: &TcpSpec) -> ExtensionSettings {
+/// `is_rate_based`: the controller sets the window of loss episodes itself.
+fn extension_settings(tcp: &TcpSpec, is_rate_based: bool) -> ExtensionSettings {
     ExtensionSettings {
         handshake: tcp.handshake,
         variation: (tcp.rto == RtoKind::Linux).then_some(tcp.min_rto),
-        proportional: tcp.proportional_rate_reduction,
+        proportional: tcp.proportional_rate_reduction && !is_rate_based,
         validates_usage: !tcp.grow_when_application_limited,
         decays: tcp.idle_decay,
         undoes_timeouts: tcp.undo_timeouts,
@@ -338,7 +441,7 @@ fn controller(tcp: &TcpSpec, name: &str, random: RandomStream) -> Result<Control
     match &tcp.congestion {
         Congestion::Known(known) => match known.governor() {
             Governor::Window(law) => Ok(law.start(start, random)),
-            Governor::Spacing(_) | Governor::Bbr => {
+            Governor::Spacing(_) => {
                 let why = UnknownCongestion::not_in(World::Simulation, known.name()).to_string();
                 Err(SetupError::not_simulated(name, "transport.congestion", &why))
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use ontempo_network::Schedule;
 use ontempo_scenario::{LaidFlow, LaidLink, Layout};
 
@@ -18,6 +18,8 @@ pub(crate) struct Names {
     /// For each of them the flows that cross it, there or back, in ascending order.
     pub(crate) crossing: Vec<Vec<u32>>,
     pub(crate) groups: Vec<String>,
+    /// For each group, the latencies of players for which its films are judged.
+    pub(crate) latencies: Vec<Vec<Duration>>,
     pub(crate) flows: Vec<NamedFlow>,
 }
 
@@ -33,6 +35,8 @@ pub(crate) struct NamedFlow {
     pub(crate) group: u32,
     pub(crate) index: u32,
     pub(crate) start: Time,
+    /// When it stops sending; [`Time::NEVER`] if not before the end.
+    pub(crate) stop: Time,
 }
 
 impl From<Layout> for Names {
@@ -52,6 +56,7 @@ impl From<Layout> for Names {
             group: laid.group as u32,
             index: laid.index,
             start: laid.start,
+            stop: laid.stop.unwrap_or(Time::NEVER),
         });
         Self {
             nodes: layout.nodes.into_iter().map(Into::into).collect(),
@@ -59,6 +64,7 @@ impl From<Layout> for Names {
             schedules,
             crossing,
             flows: flows.collect(),
+            latencies: vec![Vec::new(); layout.groups.len()],
             groups: layout.groups,
         }
     }

@@ -5,14 +5,15 @@ use std::path::Path;
 
 use ontempo_foundation::Time;
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, Standstill,
-    by_group, capacity_rows, drop_name, interval_rows, message_rows, playout_rows,
-    stands_still_since,
+    Cell, Flow, FlowRow, FlowTotals, LinkTotals, MediaBytes, ResultTable, Rows, RunFolder,
+    Standstill, by_group, capacity_rows, drop_name, frame_rows, interval_rows, media_rows,
+    message_rows, playout_rows, stands_still_since,
 };
 use ontempo_scenario::tables::{
-    ADUS, CAPACITY, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES,
+    ADUS, CAPACITY, FLOWS, FRAMES, INTERVALS, LINKS, MEDIA, MESSAGES, PACKETS, PLAYOUT, QUEUES,
 };
 
+use crate::agents::Agent;
 use crate::fabric::Work;
 use crate::names::Names;
 use crate::run::Run;
@@ -71,6 +72,7 @@ impl Results {
 pub(crate) fn begin_measuring(run: &mut Run, now: Time) {
     run.measured.from = now;
     run.measured.flows = flow_totals(run);
+    run.measured.wires = run.agents.iter().map(Agent::wire_bytes).collect();
     run.measured.links = link_totals(run, now);
     run.fabric.begin_measuring();
 }
@@ -94,6 +96,7 @@ pub(crate) fn collect(run: &mut Run) -> Results {
     let flows = flows(run).finish();
     let (playout, adus) = (playout(run).finish(), adus(run).finish());
     let (messages, intervals) = (messages(run).finish(), intervals(run).finish());
+    let (frames, media) = films(run);
     let standstills = standstills(run);
     // Free the agents of a large run before the rows of its many links are built.
     run.agents = Vec::new();
@@ -103,7 +106,7 @@ pub(crate) fn collect(run: &mut Run) -> Results {
     let capacity = capacity(run).finish();
     let tables = vec![
         flows, links, queues, samples, playout, adus, packets, events, messages, intervals,
-        capacity,
+        capacity, frames, media,
     ];
     Results { tables, work: run.fabric.work(), standstills }
 }
@@ -218,6 +221,28 @@ fn adus(run: &Run) -> Rows {
         }
     }
     rows
+}
+
+/// The tables of frames and of films.
+fn films(run: &Run) -> (ResultTable, ResultTable) {
+    let (mut frames, mut media) = (Rows::of(&FRAMES), Rows::of(&MEDIA));
+    for (number, agent) in run.agents.iter().enumerate() {
+        let Some(showing) = agent.receiver().showing() else { continue };
+        let until = run.names.flows[number].stop.min(run.end);
+        let shown = showing.shown(run.measured.from, until);
+        frame_rows(&mut frames, named(run, number), &shown);
+        let [wire, back] = agent.wire_bytes();
+        let [wire_before, back_before] =
+            run.measured.wires.get(number).copied().unwrap_or_default();
+        let bytes = MediaBytes {
+            media: showing.bytes(run.measured.from, until),
+            wire: wire - wire_before,
+            back: back - back_before,
+        };
+        let latencies = &run.names.latencies[run.names.flows[number].group as usize];
+        media_rows(&mut media, named(run, number), &shown, (latencies, run.end), bytes);
+    }
+    (frames.finish(), media.finish())
 }
 
 fn capacity(run: &Run) -> Rows {

@@ -24,4 +24,6 @@ pub(crate) struct Measured {
     pub(crate) from: Time,
     pub(crate) flows: Vec<FlowTotals>,
     pub(crate) links: Vec<LinkTotals>,
+    /// Bytes of each flow there and back.
+    pub(crate) wires: Vec<[u64; 2]>,
 }

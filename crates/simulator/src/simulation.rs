@@ -5,12 +5,14 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ontempo_foundation::Time;
-use ontempo_scenario::model::Scenario;
+use ontempo_foundation::{Duration, Time};
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::{Application, Scenario};
 
 use crate::assemble::{Assembly, assemble};
 use crate::errors::{Cancelled, SetupError};
 use crate::fabric::{Event, Need, Transit};
+use crate::names::Names;
 use crate::probes::Probes;
 use crate::results::{self, Results};
 use crate::run::{Measured, Run};
@@ -80,7 +82,8 @@ impl Simulation {
         }
         let end = Time::ZERO + scenario.duration;
         let ends = trace::ends_of_flows(scenario, &layout);
-        let (names, measured) = (layout.into(), Measured::default());
+        let latencies = latencies(scenario, &layout);
+        let (names, measured) = (Names { latencies, ..layout.into() }, Measured::default());
         let mut simulation = Self {
             run: Run { agents, fabric, names, probes, end, measured },
             begins,
@@ -246,6 +249,15 @@ impl Simulation {
         let begin = if self.begins > now { self.begins } else { Time::NEVER };
         self.run.end.min(sample).min(begin)
     }
+}
+
+/// For each group, the latencies of players for which its films are judged.
+fn latencies(scenario: &Scenario, layout: &Layout) -> Vec<Vec<Duration>> {
+    let of = |name: &String| match scenario.flows.get(name).map(|group| &group.application) {
+        Some(Application::Media { latency, .. }) => latency.clone(),
+        _ => Vec::new(),
+    };
+    layout.groups.iter().map(of).collect()
 }
 
 #[cfg(test)]

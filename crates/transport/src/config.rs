@@ -8,7 +8,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 pub use ontempo_mechanisms::congestion::{
     Congestion, CongestionName, ParameterError, UnknownCongestion,
 };
-use ontempo_mechanisms::congestion::{Governor, Start, Window};
+use ontempo_mechanisms::congestion::{Governor, Law, Start, Window};
 
 use crate::buffers::Buffers;
 use crate::qlog::{Qlog, Trace};
@@ -270,17 +270,18 @@ impl Configuration {
             return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
         }
         match self.congestion.governor() {
+            // The stack's own, whatever the parameters of the simulator's.
+            Governor::Window(Law::Bbr(_)) => {
+                let mut bbr = Bbr3Config::default();
+                bbr.initial_window(window * u64::from(self.packet_size));
+                Arc::new(ForeignFactory { inner: Arc::new(bbr), account })
+            }
             Governor::Window(law) => {
                 let make = move |start| law.start(start, RandomStream::new(seed, "early response"));
                 Arc::new(Factory { make, start, pacing, corrected, epoch, account, log })
             }
             Governor::Spacing(parameters) => {
                 Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })
-            }
-            Governor::Bbr => {
-                let mut bbr = Bbr3Config::default();
-                bbr.initial_window(window * u64::from(self.packet_size));
-                Arc::new(ForeignFactory { inner: Arc::new(bbr), account })
             }
         }
     }

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from ontempo.lab.folder import write_bytes, write_text
-from ontempo.lab.kept import FOLDER, REAL, Kept, KeptCheck, KeptClaim
+from ontempo.lab.kept import FOLDER, PART, REAL, Kept, KeptCheck, KeptClaim
 from ontempo.lab.readings import PRIMARY
 from ontempo.lab.report import Judged
 from ontempo.lab.study import Results
@@ -38,15 +38,21 @@ def _claim(one: Judged) -> KeptClaim:
     return KeptClaim(one.claim.id, one.verdict.value, words, one.claim.conjecture, readings)
 
 
-def write_kept(experiments: Path, paper: str, kept: Kept, cells: pl.DataFrame) -> None:
-    """Write the files of a paper's computed claims; without `cells` of those with real packets."""
+def part_name(only: Sequence[str]) -> str:
+    """The name of the files of a paper, or of some of its claims: ``psp``, ``pert@fig5+fig6``."""
+    paper, claims = only[0].partition("/")[0], [name.partition("/")[2] for name in only]
+    return f"{paper}{PART}{'+'.join(sorted(claims))}" if all(claims) else paper
+
+
+def write_kept(experiments: Path, part: str, kept: Kept, cells: pl.DataFrame) -> None:
+    """Write the files of computed claims; without `cells` of those with real packets."""
     folder = experiments / FOLDER
-    name = paper if cells.height else f"{paper}{REAL}"
+    name = part if cells.height else f"{part}{REAL}"
     write_text(folder / f"{name}.json", json.dumps(asdict(kept), indent=1) + "\n")
     if cells.height:
         packed = io.BytesIO()
         cells.write_parquet(packed, compression="zstd")
-        write_bytes(folder / f"{paper}.parquet", packed.getvalue())
+        write_bytes(folder / f"{part}.parquet", packed.getvalue())
 
 
 def today() -> str:
@@ -69,9 +75,15 @@ def cell_rows(results: Results) -> pl.DataFrame:
             "seed": cell.seed,
         }
         rows.append({**named, **_quantities(results.tables(cell))})
+    return table_of(rows).unique(maintain_order=True)
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows as a table with every column that a row has; null where one has no value."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    table = pl.DataFrame([{name: row.get(name) for name in names} for row in rows], strict=False)
-    return table.unique(maintain_order=True)
+    # A column may have no value in many first rows, and its type shows in a later one only.
+    filled = [{name: row.get(name) for name in names} for row in rows]
+    return pl.DataFrame(filled, infer_schema_length=None)
 
 
 def _quantities(tables: Mapping[str, pl.DataFrame]) -> dict[str, float | str]:

@@ -3,7 +3,8 @@
 A full run takes hours, so it is made once: ``full/PAPER.json`` of the folder of experiments has the
 verdicts and checks of a paper's computed claims, what computed them and for how long,
 ``full/PAPER-real.json`` those of the claims that were run with real packets, and
-``full/PAPER.parquet`` a row for each simulated cell. The report shows them before those of its own
+``full/PAPER.parquet`` a row for each simulated cell. Where only some claims of a paper were run,
+``PAPER@CLAIM+CLAIM`` stands in place of its name. The report shows them before those of its own
 run.
 """
 
@@ -19,6 +20,9 @@ FOLDER = "full"
 
 REAL = "-real"
 """Ends the name of a file about real packets."""
+
+PART = "@"
+"""Stands between the name of a paper and those of its claims."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def read_kept(experiments: Path) -> dict[str, list[Kept]]:
     """What is kept, by paper; raises `BadInputError` for a file that is not one of ours."""
     found: dict[str, list[Kept]] = {}
     for path in sorted((experiments / FOLDER).glob("*.json")):
-        found.setdefault(path.stem.removesuffix(REAL), []).append(_read(path))
+        paper = path.stem.removesuffix(REAL).partition(PART)[0]
+        found.setdefault(paper, []).append(_read(path))
     return found
 
 

@@ -25,10 +25,10 @@ from ontempo.lab.errors import BadInputError
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
-from ontempo.lab.keep import cell_rows, kept_of, today, write_kept
+from ontempo.lab.keep import cell_rows, kept_of, part_name, today, write_kept
 from ontempo.lab.kept import read_kept
 from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
-from ontempo.lab.readings import requested, under
+from ontempo.lab.readings import EVERY, requested, under
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.store import Store
@@ -121,7 +121,10 @@ def reproduce(
     ] = None,
     write_verdicts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the verdict of each computed check, one a line."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the verdict of each computed check, one a line; runs every reading.",
+        ),
     ] = None,
     check_verdicts: Annotated[
         Path | None,
@@ -171,14 +174,15 @@ def reproduce(
         command += f" --out {out}"
     if worlds is not None:
         command += f" --worlds {worlds.replace(' ', '')}"
-    command += "".join(f" --reading {shlex.quote(name)}" for name in reading or [])
+    runs = [EVERY] if bind_causes or write_verdicts else reading or []
+    command += "".join(f" --reading {shlex.quote(name)}" for name in runs)
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         of_quick = bool(bind_causes or write_verdicts or check_verdicts)
         _check_options(scale, only or [], reading or [], of_quick=of_quick, keep=keep)
         if only and write_verdicts:
             raise BadInputError("--write-verdicts: the file holds all claims: omit --only")
         folder = find_folder(experiments)
-        papers = requested(load_papers(folder), reading or [])
+        papers = requested(load_papers(folder), runs)
         every = listings(load_rows(folder), papers)
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if worlds is not None or not show_list:
@@ -199,7 +203,7 @@ def reproduce(
             _bind(folder, ran.judged)
         judged = _with_known_causes(folder, ran.judged)
         if keep:
-            _keep(folder, judged, ran, engine.fingerprint())
+            _keep(folder, only or [], judged, ran, engine.fingerprint())
         report = Report(
             scale,
             command,
@@ -370,13 +374,13 @@ def _check_options(
 ) -> None:
     """Refuse what is not of this scale or these readings, and a part of a paper to be kept."""
     if of_quick and reading:
-        raise BadInputError("causes and verdicts are those without --reading: omit it")
+        raise BadInputError("causes and verdicts are those of all readings: omit --reading")
     if of_quick and scale == "full":
         raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
     if keep and scale == "quick":
         raise BadInputError("--keep: only results at full length are kept: add --full")
-    if keep and (len(only) != 1 or "/" in only[0]):
-        raise BadInputError("--keep: one whole paper at a time, such as --only psp")
+    if keep and len({name.partition("/")[0] for name in only}) != 1:
+        raise BadInputError("--keep: one paper at a time, or some of its claims: --only psp")
 
 
 @dataclass(frozen=True)
@@ -455,15 +459,17 @@ def _with_known_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def _keep(folder: Path, judged: Sequence[Judged], ran: Ran, engine: str) -> None:
-    """Keep a paper's results, computed claims and those with real packets apart."""
-    paper = judged[0].claim.paper
+def _keep(
+    folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran, engine: str
+) -> None:
+    """Keep results of a paper, computed claims and those with real packets apart."""
+    name = part_name(only)
     for computed in (True, False):
         found = [one for one in judged if (one.claim.world in COMPUTED) is computed]
         if not found:
             continue
         rows = cell_rows(ran.results) if computed else pl.DataFrame()
-        write_kept(folder, paper, kept_of(found, ran.made(engine)), rows)
+        write_kept(folder, name, kept_of(found, ran.made(engine)), rows)
 
 
 def _compare(path: Path, judged: Sequence[Judged]) -> None:

@@ -115,17 +115,19 @@ def _index(report: Report) -> str:
 
 
 def _kept(report: Report) -> str:
-    """What is kept at full length, of all papers."""
-    if not report.kept:
+    """What is kept at full length, and of which papers."""
+    kept = [one for one in report.listings if report.kept.get(one.name)]
+    if not kept:
         return ""
     listed = "".join(
         f"<li>{escape(one.title)}: {escape(part.words)}</li>"
-        for one in report.listings
-        for part in report.kept.get(one.name, ())
+        for one in kept
+        for part in report.kept[one.name]
     )
-    counts = report.kept_tally(report.listings)
+    counts = report.kept_tally(kept)
+    of = "all papers" if kept == list(report.listings) else ", ".join(one.name for one in kept)
     return (
-        f"<h2>At full length</h2>{tally_html(counts)}{share_html(counts)}"
+        f"<h2>At full length: {escape(of)}</h2>{tally_html(counts)}{share_html(counts)}"
         f'<ul class="run">{listed}</ul><h2>In this run</h2>'
     )
 

@@ -23,7 +23,8 @@ VERDICT = "verdict"
 HEAD = """\
 # What the quick grid says, separated by tabs. Of each claim: its verdict, and how many checks hold
 # under the primary reading. Of each check under each reading: claim, reading, check, whether it
-# holds, and the values that decide. Written by `make differences`; `make test` compares.
+# holds, and the values that decide. Written by `make differences`, which runs every reading.
+# `make test` compares all but readings that run on request, and verdicts that need one.
 """
 
 
@@ -52,14 +53,21 @@ def verdict_text(judged: Sequence[Judged]) -> str:
 def changed_verdicts(path: Path, judged: Sequence[Judged]) -> list[str]:
     """The lines that differ between a file and these verdicts; empty if they are equal.
 
-    Only lines of claims that were judged are compared.
+    Of claims that were not judged, and of readings under which one was not, lines are not
+    compared, nor is a verdict that needs such a reading.
     """
-    claims = {one.claim.id for one in judged}
     written = path.read_text("utf-8").splitlines() if path.exists() else []
-    before = [
-        line for line in written if not line.startswith("#") and line.partition("\t")[0] in claims
-    ]
-    after = verdict_lines(judged)
+    lines = [line for line in written if not line.startswith("#")]
+    before, after = [], []
+    for one in judged:
+        run = (VERDICT, PRIMARY, *one.others)
+        of_claim = [line for line in lines if line.partition("\t")[0] == one.claim.id]
+        compared = [line for line in of_claim if line.split("\t")[1:2][0] in run]
+        measured = verdict_lines([one])
+        if len(compared) < len(of_claim):
+            compared, measured = compared[1:], measured[1:]
+        before += compared
+        after += measured
     found = unified_diff(before, after, str(path), "what is measured now", lineterm="", n=0)
     return [line for line in found if not line.startswith("@@")]
 

@@ -3,6 +3,7 @@
 mod adus;
 mod deliver;
 mod emulate;
+mod media;
 mod monitor;
 mod page;
 mod probe;
@@ -19,6 +20,7 @@ use ontempo_kernel::Name;
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
+pub(crate) use self::media::Media;
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
@@ -273,6 +275,16 @@ Examples:
   ontempo profiles lte-driving
   ontempo profiles lte-driving --seconds 60 --csv lte.csv")]
     Profiles(Profiles),
+    /// Show what the frames of a film are like, and write their table: times, types, sizes, dependencies
+    #[command(after_help = "\
+A transport stream is read directly, other files by way of ffmpeg. With --generate the film is made up. \
+Columns, parameters, and how dependencies are told: docs/media.md
+
+Examples:
+  ontempo media film.ts
+  ontempo media film.mp4 --frames film.csv
+  ontempo media --generate rate=4M,key=50,b=3,duration=20s --frames made.csv")]
+    Media(Media),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\
 Example:

@@ -148,13 +148,15 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
 }
 
 /// The files of a whole run without traces.
-pub(crate) const WHOLE: [&str; 12] = [
+pub(crate) const WHOLE: [&str; 14] = [
     "adus.parquet",
     "capacity.parquet",
     "events.parquet",
     "flows.parquet",
+    "frames.parquet",
     "intervals.parquet",
     "links.parquet",
+    "media.parquet",
     "messages.parquet",
     "packets.parquet",
     "playout.parquet",

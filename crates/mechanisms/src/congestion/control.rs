@@ -3,6 +3,8 @@
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 
+use crate::recovery::DeliveryRates;
+
 /// A congestion window: a fractional number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Window(f64);
@@ -169,7 +171,17 @@ pub struct Snapshot {
 /// results. [`on_loss`](Self::on_loss) may be called once per lost packet: a controller that
 /// reacts once per window of data holds a [`RecoveryPoint`].
 pub trait CongestionControl {
-    /// A packet was sent.
+    /// The samples of the delivery rate, of a controller whose law is of them; `None`, as by default, of
+    /// the others. The caller tells them what becomes of packets, calls [`on_sent`](Self::on_sent) for
+    /// each packet, paces at the controller's rate, and leaves the window of loss episodes to the
+    /// controller. After a timeout it calls [`on_timeout`](Self::on_timeout) when the packets taken for
+    /// lost are no longer in flight.
+    fn delivery_rates(&mut self) -> Option<&mut DeliveryRates> {
+        None
+    }
+    /// The handshake took `rtt`; told to controllers with [`delivery_rates`](Self::delivery_rates).
+    fn on_handshake(&mut self, _now: Time, _rtt: Duration) {}
+    /// A packet was sent, or sent again.
     fn on_sent(&mut self, _sent: &Sent) {}
     /// An acknowledgement arrived.
     fn on_ack(&mut self, ack: &Ack);

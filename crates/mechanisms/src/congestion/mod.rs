@@ -9,6 +9,7 @@
 //! their references all read it, so that a new controller is its own file beside this one, a `mod`
 //! line and an entry here, and its page in `docs/mechanisms`.
 
+mod bbr;
 mod control;
 mod cubic;
 mod intervals;
@@ -23,6 +24,7 @@ mod tests;
 mod usage;
 mod vegas;
 
+pub use bbr::{Bbr, BbrParameters};
 pub use control::{
     Ack, CongestionControl, Loss, RecoveryPoint, Sent, Snapshot, Start, Timeout, Window,
 };
@@ -41,8 +43,9 @@ pub use vegas::{Vegas, VegasParameters};
 
 use std::str::FromStr;
 
-use ontempo_foundation::{Packets, RandomStream, Rate};
+use ontempo_foundation::{Duration, Packets, RandomStream, Rate, Time};
 
+use crate::recovery::DeliveryRates;
 use crate::spacing::{DampedPspParameters, PspParameters, SpacingParameters};
 
 /// A selected congestion controller, with its parameters.
@@ -60,8 +63,6 @@ pub enum Governor {
     Window(Law),
     /// A spacing between packets.
     Spacing(SpacingParameters),
-    /// BBR, as implemented in the QUIC stack or the Linux kernel.
-    Bbr,
 }
 
 registry! {
@@ -79,14 +80,11 @@ registry! {
         Vegas "vegas" { title: "Vegas", held: Box<Vegas>, kernel: Some("vegas") }
         /// PERT (pert, ch. II).
         Pert "pert" { title: "PERT", held: Box<Pert>, kernel: Some("pert") }
+        /// BBR, version 3 or 1; the QUIC stack's own over UDP, and the kernel's where TCP is emulated.
+        Bbr "bbr" { title: "BBR", held: Box<Bbr>, kernel: Some("bbr") }
     }
     // Those that are no struct of this module: where each runs is said with it.
     others {
-        /// BBR: the QUIC stack's own, version 3, or the Linux kernel's.
-        Bbr "bbr" {
-            title: "BBR", parameters: NoParameters,
-            governs: |_| Governor::Bbr, kernel: Some("bbr")
-        }
         /// The packet-spacing protocol (psp, section 2.1): a spacing, no window.
         Psp "psp" {
             title: "PSP", parameters: PspParameters,
@@ -143,7 +141,14 @@ impl Congestion {
     /// Names the parameter that only the simulator's TCP has, and what would be right.
     pub fn for_transport(self) -> Result<Self, ParameterError> {
         refuse_simulated_samples(self.samples(), "the transport over UDP")?;
-        Ok(self)
+        match self.changed().first() {
+            Some((name, _)) if self.name() == CongestionName::Bbr => Err(ParameterError::new(
+                name,
+                "BBR over UDP is the QUIC stack's own, version 3, without parameters; those are for \
+                 simulated TCP",
+            )),
+            _ => Ok(self),
+        }
     }
 }
 

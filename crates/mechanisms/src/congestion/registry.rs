@@ -253,6 +253,14 @@ macro_rules! registry {
         }
 
         impl CongestionControl for Controller {
+            fn delivery_rates(&mut self) -> Option<&mut DeliveryRates> {
+                match self { $(Self::$controller(inner) => inner.delivery_rates(),)+ }
+            }
+
+            fn on_handshake(&mut self, now: Time, rtt: Duration) {
+                match self { $(Self::$controller(inner) => inner.on_handshake(now, rtt),)+ }
+            }
+
             fn on_sent(&mut self, sent: &Sent) {
                 match self { $(Self::$controller(inner) => inner.on_sent(sent),)+ }
             }

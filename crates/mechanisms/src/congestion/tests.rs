@@ -229,7 +229,7 @@ fn an_invalid_parameter_is_named_with_the_valid_values() {
         (of(cubic, "fast-convergence", "1"), "`1` is neither true nor false"),
         (of(cubic, "variant", "tahoe"), "variant: `tahoe` is none of rfc9438, linux, linux-2.6"),
         (of(cubic, "t-min", "5 ms"), "t-min: no such parameter; there are beta, c"),
-        (of(CongestionName::Bbr, "c", "1"), "c: no such parameter; there is none to set"),
+        (of(CongestionName::Bbr, "variant", "v2"), "variant: `v2` is none of v3, v1"),
     ] {
         assert!(error.contains(words), "{error}");
     }
@@ -242,8 +242,11 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
         unknown.starts_with("`tahoe` is not a congestion control; there are reno"),
         "{unknown}"
     );
-    let elsewhere = UnknownCongestion::not_in(World::Simulation, CongestionName::Bbr).to_string();
-    assert_eq!(elsewhere, "`bbr` is not simulated; there are reno, newreno, cubic, vegas, pert");
+    let elsewhere = UnknownCongestion::not_in(World::Simulation, CongestionName::Psp).to_string();
+    assert_eq!(
+        elsewhere,
+        "`psp` is not simulated; there are reno, newreno, cubic, vegas, pert, bbr"
+    );
     for name in CongestionName::ALL {
         let is_window = matches!(Congestion::from(name).governor(), Governor::Window(_));
         assert_eq!(name.runs_in(World::Simulation), is_window, "{}", name.name());
@@ -283,5 +286,22 @@ fn samples_of_the_simulators_tcp_are_refused_for_the_transport() {
     }
     for name in CongestionName::ALL {
         assert_eq!(Congestion::from(name).for_transport(), Ok(name.into()));
+    }
+}
+
+#[test]
+fn versions_and_parameters_of_bbr_are_refused_for_the_transport_that_has_its_own() {
+    for set in [("variant", "v1"), ("beta", "0.5")] {
+        let bbr = CongestionName::Bbr.with([set]).expect("BBR has it");
+        let error = bbr.for_transport().expect_err("the stack's own has none").to_string();
+        assert!(
+            error.starts_with(&format!("{}: BBR over UDP is the QUIC stack's own", set.0)),
+            "{error}"
+        );
+    }
+    for name in ["beta", "headroom", "loss-threshold"] {
+        let first = CongestionName::Bbr.with([("variant", "v1"), (name, "0.5")]);
+        let error = first.expect_err("version 1 has no such rule").to_string();
+        assert!(error.starts_with(&format!("{name}: version 1 does not")), "{error}");
     }
 }

@@ -7,15 +7,19 @@
 
 mod prr;
 mod rack;
+mod rates;
 mod scoreboard;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use ontempo_foundation::{Duration, Time};
 
 pub use prr::ProportionalReduction;
 pub use rack::Samples;
+pub use rates::{DeliveryRates, Lost, RateSample, Repair};
 pub use scoreboard::{SackBlock, Scoreboard};
+pub use watch::Watch;
 
 use rack::Rack;
 
@@ -191,28 +195,42 @@ impl LossRecovery {
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
     #[inline]
     pub fn on_ack(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
+        self.on_ack_watched(now, cumulative, blocks, &mut ())
+    }
+
+    /// Like [`on_ack`](Self::on_ack); tells `watch` of each packet newly acknowledged or found lost.
+    #[inline]
+    pub fn on_ack_watched(
+        &mut self,
+        now: Time,
+        cumulative: u64,
+        blocks: &[SackBlock],
+        watch: &mut impl Watch,
+    ) -> AckOutcome {
         if self.rack.is_some() {
-            return self.on_ack_by_time(now, cumulative, blocks);
+            return self.on_ack_by_time(now, cumulative, blocks, watch);
         }
         let first_before = self.board.first();
         let mut outcome = AckOutcome {
-            newly_acknowledged: self.board.acknowledge(cumulative),
+            newly_acknowledged: self.board.acknowledge_watched(cumulative, watch),
             ..AckOutcome::default()
         };
         outcome.advanced = self.board.first() > first_before;
         if self.heeds_sack() {
-            let newly: u64 = blocks.iter().map(|block| self.board.sack(*block)).sum();
-            outcome.newly_acknowledged += newly;
+            for block in blocks {
+                let newly = self.board.sack_each(*block, |packet| watch.delivered(packet));
+                outcome.newly_acknowledged += newly;
+            }
         }
         if outcome.advanced {
-            self.on_advance(self.board.first() - first_before);
+            self.on_advance(self.board.first() - first_before, watch);
         } else if cumulative == first_before && self.board.outstanding() > 0 {
             self.on_duplicate();
         }
         if self.heeds_sack() {
-            self.board.find_losses();
+            self.board.find_losses_watched(watch);
         }
-        outcome.lost = self.begin_episode_if_due();
+        outcome.lost = self.begin_episode_if_due(watch);
         outcome
     }
 
@@ -222,7 +240,13 @@ impl LossRecovery {
         self.style == RecoveryStyle::Sack && (self.sack_after_timeout || !after_timeout)
     }
 
-    fn on_ack_by_time(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
+    fn on_ack_by_time(
+        &mut self,
+        now: Time,
+        cumulative: u64,
+        blocks: &[SackBlock],
+        watch: &mut impl Watch,
+    ) -> AckOutcome {
         let first_before = self.board.first();
         let mut outcome = AckOutcome::default();
         if let Some(rack) = &mut self.rack {
@@ -232,20 +256,23 @@ impl LossRecovery {
                     rack.on_delivered(now, packet);
                 }
             }
-            outcome.newly_acknowledged = self.board.acknowledge(cumulative);
+            outcome.newly_acknowledged = self.board.acknowledge_watched(cumulative, watch);
             rack.advance(self.board.first());
             for block in blocks {
-                let newly = self.board.sack_each(*block, |packet| rack.on_delivered(now, packet));
+                let newly = self.board.sack_each(*block, |packet| {
+                    rack.on_delivered(now, packet);
+                    watch.delivered(packet);
+                });
                 outcome.newly_acknowledged += newly;
             }
         }
         outcome.advanced = self.board.first() > first_before;
         if outcome.advanced {
-            self.on_advance(self.board.first() - first_before);
+            self.on_advance(self.board.first() - first_before, watch);
         } else if cumulative == first_before && self.board.outstanding() > 0 {
             self.on_duplicate();
         }
-        outcome.lost = self.find_losses_by_time(now);
+        outcome.lost = self.find_losses_by_time(now, watch);
         let is_duplicate = !outcome.advanced && outcome.newly_acknowledged == 0;
         if let Some(rack) = &mut self.rack
             && rack.probe_repaired(cumulative, is_duplicate)
@@ -257,14 +284,18 @@ impl LossRecovery {
     }
 
     /// Marks what RACK finds lost; the lowest such packet, if that begins an episode.
-    fn find_losses_by_time(&mut self, now: Time) -> Option<u64> {
+    fn find_losses_by_time(&mut self, now: Time, watch: &mut impl Watch) -> Option<u64> {
         let after_timeout = self.board.first() < self.no_episode_below;
         let is_certain = self.episode_end.is_some()
             || after_timeout
             || self.board.has_sacked(DUPLICATE_THRESHOLD);
         let rack = self.rack.as_mut()?;
         let board = &mut self.board;
-        let lowest = rack.find_losses(now, is_certain, |packet| board.lose_copies(packet))?;
+        let lowest = rack.find_losses(now, is_certain, |packet| {
+            if board.lose_copies(packet) {
+                watch.lost(packet);
+            }
+        })?;
         if self.episode_end.is_some() || after_timeout {
             return None;
         }
@@ -292,7 +323,17 @@ impl LossRecovery {
     /// Packets that a later one has overtaken have been waited for long enough: the lowest lost one,
     /// if a loss episode began (RFC 8985, section 6.2, step 5).
     pub fn on_reordering_timer(&mut self, now: Time) -> Option<u64> {
-        self.find_losses_by_time(now)
+        self.on_reordering_timer_watched(now, &mut ())
+    }
+
+    /// Like [`on_reordering_timer`](Self::on_reordering_timer); tells `watch` of each packet found
+    /// lost.
+    pub fn on_reordering_timer_watched(
+        &mut self,
+        now: Time,
+        watch: &mut impl Watch,
+    ) -> Option<u64> {
+        self.find_losses_by_time(now, watch)
     }
 
     /// The RTT samples of the last acknowledgement; with RACK only. `None` where it covered only
@@ -328,7 +369,7 @@ impl LossRecovery {
     }
 
     #[inline]
-    fn on_advance(&mut self, by: u64) {
+    fn on_advance(&mut self, by: u64, watch: &mut impl Watch) {
         self.duplicate_acks = 0;
         let Some(end) = self.episode_end else {
             self.departed_unnamed = 0;
@@ -343,9 +384,16 @@ impl LossRecovery {
             // Partial window deflation: all but the retransmitted packet had been counted by
             // their duplicate ACKs (RFC 6582, section 3.2, step 3).
             self.departed_unnamed = self.departed_unnamed.saturating_sub(by - 1);
-            self.board.lose_first();
+            self.lose_first(watch);
             self.retransmit_first = true;
             self.partial_acks += 1;
+        }
+    }
+
+    fn lose_first(&mut self, watch: &mut impl Watch) {
+        let first = self.board.first();
+        if self.board.lose_first() {
+            watch.lost(first);
         }
     }
 
@@ -358,14 +406,14 @@ impl LossRecovery {
     }
 
     #[inline]
-    fn begin_episode_if_due(&mut self) -> Option<u64> {
+    fn begin_episode_if_due(&mut self, watch: &mut impl Watch) -> Option<u64> {
         let first = self.board.first();
         let due = self.duplicate_acks >= DUPLICATE_THRESHOLD as u64
             || (self.style == RecoveryStyle::Sack && self.board.first_is_lost());
         if self.episode_end.is_some() || !due || first < self.no_episode_below {
             return None;
         }
-        self.board.lose_first();
+        self.lose_first(watch);
         self.episode_end = Some(self.board.next());
         self.retransmit_first = true;
         Some(first)
@@ -416,11 +464,24 @@ impl LossRecovery {
     /// the window allows. With RACK, what was sent less than a round trip ago and what is selectively
     /// acknowledged is not (RFC 8985, section 6.3), and the first packet leaves whatever the window.
     pub fn on_timeout(&mut self, now: Time) {
+        self.on_timeout_watched(now, &mut ());
+    }
+
+    /// Like [`on_timeout`](Self::on_timeout); tells `watch` of each packet taken for lost.
+    pub fn on_timeout_watched(&mut self, now: Time, watch: &mut impl Watch) {
+        let outstanding = self.board.first()..self.board.next();
         match &mut self.rack {
-            None => self.board.lose_all(),
+            None => {
+                self.board.lose_all();
+                outstanding.for_each(|packet| watch.lost(packet));
+            }
             Some(rack) => {
                 let board = &mut self.board;
-                rack.on_timeout(now, |packet| board.lose_copies(packet));
+                rack.on_timeout(now, |packet| {
+                    if board.lose_copies(packet) {
+                        watch.lost(packet);
+                    }
+                });
             }
         }
         self.episode_end = None;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::Watch;
+
 /// A run of packets that a receiver holds beyond its cumulative acknowledgement: `start`
 /// inclusive, `end` exclusive (RFC 2018).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +99,12 @@ impl Scoreboard {
     /// those selectively acknowledged before not counted.
     #[inline]
     pub fn acknowledge(&mut self, ack: u64) -> u64 {
+        self.acknowledge_watched(ack, &mut ())
+    }
+
+    /// Like [`acknowledge`](Self::acknowledge); tells `watch` of each packet newly acknowledged.
+    #[inline]
+    pub fn acknowledge_watched(&mut self, ack: u64, watch: &mut impl Watch) -> u64 {
         let ack = ack.min(self.next);
         let mut newly = 0;
         while self.first < ack && !self.flags.is_empty() {
@@ -105,12 +113,14 @@ impl Scoreboard {
             if flags & SACKED == 0 {
                 newly += 1;
                 self.pipe -= copies_in_flight(flags);
+                watch.delivered(self.first - 1);
             }
         }
         if self.first < ack {
             let plain = ack - self.first;
             newly += plain;
             self.pipe -= plain;
+            (self.first..ack).for_each(|packet| watch.delivered(packet));
             self.first = ack;
         }
         newly
@@ -184,18 +194,25 @@ impl Scoreboard {
     /// acknowledged above it.
     #[inline]
     pub fn find_losses(&mut self) {
+        self.find_losses_watched(&mut ());
+    }
+
+    /// Like [`find_losses`](Self::find_losses); tells `watch` of each packet found lost.
+    #[inline]
+    pub fn find_losses_watched(&mut self, watch: &mut impl Watch) {
         let Some(Some(below)) = self.highest_sacked.last().copied() else { return };
         for packet in self.lost_below.max(self.first)..below {
-            self.mark_lost(packet);
+            if self.mark_lost(packet) {
+                watch.lost(packet);
+            }
         }
         self.lost_below = self.lost_below.max(below);
     }
 
-    /// The lowest outstanding packet is lost, whatever the receiver said.
-    pub fn lose_first(&mut self) {
-        if self.first < self.next {
-            self.mark_lost(self.first);
-        }
+    /// The lowest outstanding packet is lost, whatever the receiver said; false if it was found lost
+    /// before.
+    pub fn lose_first(&mut self) -> bool {
+        self.first < self.next && self.mark_lost(self.first)
     }
 
     /// The retransmission timer expired: all outstanding packets are lost, and what the
@@ -211,20 +228,21 @@ impl Scoreboard {
     }
 
     /// Every copy of `packet` that was sent is lost, retransmissions too; nothing happens to one that
-    /// has arrived.
-    pub fn lose_copies(&mut self, packet: u64) {
+    /// has arrived, and false is returned.
+    pub fn lose_copies(&mut self, packet: u64) -> bool {
         if !(self.first..self.next).contains(&packet) {
-            return;
+            return false;
         }
         let flags = self.flag(packet);
         if *flags & SACKED != 0 {
-            return;
+            return false;
         }
         let copies = copies_in_flight(*flags);
         *flags = LOST;
         self.pipe -= copies;
         self.losses += 1;
         self.retransmit_from = self.retransmit_from.min(packet);
+        true
     }
 
     /// What was found lost was not: each such packet counts as in flight again; `each` is called with
@@ -259,14 +277,16 @@ impl Scoreboard {
         self.losses
     }
 
-    fn mark_lost(&mut self, packet: u64) {
+    fn mark_lost(&mut self, packet: u64) -> bool {
         let flags = self.flag(packet);
-        if *flags & (SACKED | LOST) == 0 {
+        let is_new = *flags & (SACKED | LOST) == 0;
+        if is_new {
             *flags |= LOST;
             self.pipe -= 1;
             self.losses += 1;
             self.retransmit_from = self.retransmit_from.min(packet);
         }
+        is_new
     }
 
     /// True where the lowest outstanding packet has been found lost.

@@ -178,6 +178,8 @@ pub(crate) fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
             let mean = (interval.low + interval.high) / 2;
             Some(packet_of(group).get() as f64 * 8.0 / mean.as_secs_f64())
         }
+        Application::Media { .. } => crate::film::of(&group.application)
+            .map(|film| film.mean_rate().as_bits_per_sec() as f64),
         _ => None,
     }
 }
@@ -187,7 +189,9 @@ pub(crate) fn packet_of(group: &FlowGroup) -> Bytes {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
-        Transport::Own {} => ETHERNET,
+        Transport::Own {} | Transport::Ontempo(_) | Transport::Srt(_) | Transport::Rist(_) => {
+            ETHERNET
+        }
     }
 }
 

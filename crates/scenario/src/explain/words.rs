@@ -279,6 +279,10 @@ fn application(application: &Application) -> String {
             };
             format!("{count} ADUs{which}, each processed for {processing}")
         }
+        Application::Media { .. } => match crate::film::of(application) {
+            Some(film) => format!("a film of {}", film.mean_rate()),
+            None => "a film".to_owned(),
+        },
         Application::Command { command, .. } => format!("the command `{}`", command.join(" ")),
     }
 }
@@ -321,6 +325,11 @@ fn transport(transport: &Transport) -> String {
             format!("UDP in packets of {packet}, {how}{on}{by}, {from}")
         }
         Transport::Adu(spec) => adu(spec),
+        Transport::Ontempo(spec) => {
+            format!("ontempo, latency {}, {}", spec.latency, spec.congestion)
+        }
+        Transport::Srt(spec) => format!("SRT, latency {}", spec.latency),
+        Transport::Rist(spec) => format!("RIST, buffer {}", spec.buffer),
         Transport::Own {} => "whatever it opens".to_owned(),
     }
 }

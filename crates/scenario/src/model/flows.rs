@@ -1,6 +1,7 @@
 //! Groups of flows and the applications that send.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
+use ontempo_media::{GeneratedSound, GeneratorParameters};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -156,6 +157,38 @@ pub enum Application {
         #[serde(default)]
         depends: Dependencies,
     },
+    /// A film: pictures and sound as an encoder gives them out, in a transport stream. What arrives of it
+    /// is judged frame by frame. Simulated only. Give one of `file`, `frames`, `frames-text` and `generate`.
+    Media {
+        /// A transport stream (MPEG-TS), relative to the file that names it, of at most 512 MiB: its
+        /// frames, by size, time and what they depend on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// The film's table of frames, relative to the file that names it, of at most 32 MiB: CSV with
+        /// the columns time_s, type, size_bytes and depends_on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        frames: Option<String>,
+        /// The table itself, instead of a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        frames_text: Option<String>,
+        /// A film that is made up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        generate: Option<GeneratedFilm>,
+        /// When its packets are given to the transport.
+        #[serde(default)]
+        sending: MediaSending,
+        /// Bits per second of a paced film's transport packets; where not given, a tenth more than
+        /// its frames need on average.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mux_rate: Option<Rate>,
+        /// Whether null packets fill what the frames of a paced film leave of its rate.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stuffing: bool,
+        /// Latencies of players for which the film is judged: a frame is on time if all of it is
+        /// there so long after its last packet was given to the transport.
+        #[serde(default = "defaults::media_latency")]
+        latency: Vec<Duration>,
+    },
     /// Any program, in its host's network; emulated only. In its words, `{source}` and `{sink}`
     /// stand for the addresses of the flow's two ends.
     Command {
@@ -165,6 +198,75 @@ pub enum Application {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         peer: Vec<String>,
     },
+}
+
+/// A film that is made up: what an encoder with these settings gives out. The defaults are those of a
+/// stream of 4 Mbit/s for broadcast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct GeneratedFilm {
+    /// Bits per second of the pictures, headers of the transport stream not counted.
+    pub rate: Rate,
+    /// How the pictures are said to be coded.
+    pub codec: MediaCodec,
+    /// Pictures a second, above 0 and at most 300.
+    pub picture_rate: f64,
+    /// From one key picture to the next, in pictures.
+    pub key_distance: u32,
+    /// B pictures between references, 0 to 3.
+    pub b_pictures: u32,
+    /// Standard deviation of the sizes of one kind of picture relative to their mean, 0 to 10.
+    pub variability: f64,
+    /// Whether the pictures of each second have as many bytes as those of any other.
+    pub constant: bool,
+    /// Bits per second of the sound; 0 for none.
+    pub sound: Rate,
+    /// How long it lasts before it begins anew.
+    pub duration: Duration,
+    /// Seed of the sizes; the run's seed does not change the film.
+    pub seed: u64,
+}
+
+impl Default for GeneratedFilm {
+    fn default() -> Self {
+        let film = GeneratorParameters::default();
+        Self {
+            rate: film.rate,
+            codec: MediaCodec::default(),
+            picture_rate: film.picture_rate,
+            key_distance: film.key_distance,
+            b_pictures: film.b_pictures,
+            variability: film.variability,
+            constant: film.is_constant,
+            sound: GeneratedSound::default().rate,
+            duration: film.duration,
+            seed: film.seed,
+        }
+    }
+}
+
+/// How pictures are coded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MediaCodec {
+    /// H.264.
+    #[default]
+    H264,
+    /// HEVC (H.265).
+    Hevc,
+    /// Another one: only key pictures are marked.
+    Unknown,
+}
+
+/// When the packets of a film are given to its transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MediaSending {
+    /// All packets of a frame at once, as an encoder without a buffer sends.
+    #[default]
+    Bursts,
+    /// At a constant rate, as a multiplexer with a buffer sends.
+    Paced,
 }
 
 /// A duration drawn uniformly between two bounds, which may be equal.

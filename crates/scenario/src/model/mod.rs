@@ -22,7 +22,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use extras::{AggregationSpec, PolicerSpec};
-pub use flows::{Application, Dependencies, Dependency, FlowGroup, Interval, Start};
+pub use flows::{
+    Application, Dependencies, Dependency, FlowGroup, GeneratedFilm, Interval, MediaCodec,
+    MediaSending, Start,
+};
 pub use hosts::Hosts;
 pub use link_profile::{AccessDirection, LinkProfile};
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
@@ -34,8 +37,8 @@ pub use schedule::{
 };
 pub use tcp::{AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec};
 pub use transport::{
-    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFeedback, SpacingFrom,
-    SpacingIncrease, SpacingKind, Transport, WindowCounts,
+    AduSpec, DeliveryKind, EcnCode, OntempoSpec, ReliabilityKind, RetransmissionKind, RistSpec,
+    SpacingFeedback, SpacingFrom, SpacingIncrease, SpacingKind, SrtSpec, Transport, WindowCounts,
 };
 
 /// A network, the flows that cross it, and what is measured.

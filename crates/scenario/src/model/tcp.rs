@@ -23,7 +23,7 @@ pub struct TcpSpec {
     pub recovery: RecoveryKind,
     /// When the receiver acknowledges.
     pub ack: AckKind,
-    /// How packets are spread over a round trip.
+    /// How packets are spread over a round trip. BBR paces at its own rate.
     pub pacing: PacingKind,
     /// Remove the delay that a train of packets inflicts on itself from the RTT samples
     /// (pert, ch. V).
@@ -137,7 +137,7 @@ impl TcpSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TcpProfile {
     /// TCP as Linux 6 has it by default, without the queue discipline `fq` (so without pacing, but
-    /// for PERT, whose kernel module paces).
+    /// for BBR, and PERT, whose kernel module paces).
     #[default]
     #[serde(rename = "linux")]
     Linux,

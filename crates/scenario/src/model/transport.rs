@@ -1,6 +1,9 @@
 //! What carries a flow.
 
-use ontempo_foundation::{Bytes, Duration, Packets};
+use ontempo_foundation::{Bytes, Duration, Packets, Rate};
+use ontempo_mechanisms::congestion::CongestionName;
+use ontempo_mechanisms::rist::RistParameters;
+use ontempo_mechanisms::srt::SrtParameters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,8 +57,89 @@ pub enum Transport {
     /// ADUs, acknowledged selectively and sent again where lost; their order is the
     /// application's choice (rr3216).
     Adu(AduSpec),
+    /// `ontempo send` and `ontempo receive`: units over QUIC, as the two programs carry them, with
+    /// their own code and its handshake. Simulated only. It carries media alone.
+    Ontempo(OntempoSpec),
+    /// SRT in live mode, as `srt-live-transmit` has it at both ends. Simulated only. It carries media
+    /// alone.
+    Srt(SrtSpec),
+    /// RIST's main profile, as `ristsender` and `ristreceiver` have it. Simulated only. It carries media
+    /// alone.
+    Rist(RistSpec),
     /// Whatever a `command` opens itself; emulated only.
     Own {},
+}
+
+/// How `ontempo send` carries a film. The defaults are the program's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct OntempoSpec {
+    /// Deadline of units, and delay from the source to the receiver's output.
+    pub latency: Duration,
+    /// The order in which units are delivered.
+    pub order: DeliveryKind,
+    /// Whether, and for how long, lost packets are sent again.
+    pub reliability: ReliabilityKind,
+    /// The congestion controller, by name, with its own defaults.
+    pub congestion: String,
+}
+
+impl Default for OntempoSpec {
+    fn default() -> Self {
+        Self {
+            latency: defaults::ontempo_latency(),
+            order: DeliveryKind::default(),
+            reliability: ReliabilityKind::default(),
+            congestion: CongestionName::default().name().to_owned(),
+        }
+    }
+}
+
+/// How SRT carries a film. The defaults are those of `srt-live-transmit`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct SrtSpec {
+    /// From sending to delivery, without the time on the path (`latency`).
+    pub latency: Duration,
+    /// The rate that the sender does not exceed (`maxbw`); 1 Gbit/s where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bandwidth: Option<Rate>,
+}
+
+impl Default for SrtSpec {
+    fn default() -> Self {
+        Self { latency: SrtParameters::default().latency, max_bandwidth: None }
+    }
+}
+
+/// How RIST carries a film. The defaults are those of `ristsender`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RistSpec {
+    /// From sending to delivery, without the time on the path (`buffer`).
+    pub buffer: Duration,
+    /// Whether null packets of the film are left out and put in again (`ristsender -n`).
+    pub null_packet_deletion: bool,
+}
+
+impl Default for RistSpec {
+    fn default() -> Self {
+        let RistParameters { buffer, null_packet_deletion, .. } = RistParameters::default();
+        Self { buffer, null_packet_deletion }
+    }
+}
+
+/// Whether lost packets of a film are sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReliabilityKind {
+    /// Until they are acknowledged.
+    Full,
+    /// Until their deadline.
+    #[default]
+    Deadline,
+    /// Never.
+    None,
 }
 
 /// The ECN code point that a packet is sent with (RFC 3168, RFC 9331).

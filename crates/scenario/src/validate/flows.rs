@@ -49,8 +49,12 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
             findings.require(!asks, &path.key("kind"), what);
         }
         Transport::Adu(spec) => adus::transport(spec, &path.key("transport"), findings),
+        Transport::Ontempo(spec) => super::media::ontempo(spec, &path.key("transport"), findings),
+        Transport::Srt(spec) => super::media::srt(spec, &path.key("transport"), findings),
+        Transport::Rist(spec) => super::media::rist(spec, &path.key("transport"), findings),
         Transport::Own {} => {}
     }
+    super::media::carried(group, path, findings);
     let is_command = matches!(group.application, Application::Command { .. });
     let is_own = matches!(group.transport, Transport::Own {});
     let what = if is_command {
@@ -67,7 +71,10 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
     }
     let is_paced = matches!(
         group.application,
-        Application::Cbr { .. } | Application::OnOff { .. } | Application::Messages { .. }
+        Application::Cbr { .. }
+            | Application::OnOff { .. }
+            | Application::Messages { .. }
+            | Application::Media { .. }
     );
     if matches!(group.transport, Transport::Udp { .. }) && !is_paced && !is_command {
         let what = "UDP takes packets without end, which only `cbr`, `on-off` and `messages` can feed; \
@@ -148,6 +155,7 @@ fn application(application: &Application, path: &FieldPath, findings: &mut Findi
         Application::Adus { count, processing: _, depends } => {
             adus::application(*count, depends, path, findings);
         }
+        Application::Media { .. } => super::media::application(application, path, findings),
         Application::Command { command, peer } => {
             let has_program = |words: &[String]| words.first().is_some_and(|word| !word.is_empty());
             let what = "no program is named; write command = [\"ping\", \"{sink}\"]";
@@ -329,7 +337,9 @@ pub(super) fn route(
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
         // How large its packets are, the command decides.
-        Transport::Own {} => return,
+        Transport::Own {} | Transport::Ontempo(_) | Transport::Srt(_) | Transport::Rist(_) => {
+            return;
+        }
     };
     let between = forward.iter().map(|place| {
         let link = &backbone.links[*place];

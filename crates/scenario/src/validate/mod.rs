@@ -3,6 +3,7 @@
 mod adus;
 mod flows;
 mod links;
+mod media;
 mod random;
 mod reservations;
 #[cfg(test)]
@@ -107,7 +108,7 @@ impl Scenario {
         if memory > traces::MAX_MEMORY {
             // They are not read.
             let what = format!(
-                "the traces of all links together take {} MiB of memory once they are read, of at most \
+                "the traces and films of the scenario together take {} MiB of memory once they are read, of at most \
                  {}; shorter ones, or fewer, are needed",
                 memory.div_ceil(1 << 20),
                 traces::MAX_MEMORY >> 20
@@ -135,6 +136,7 @@ impl Scenario {
             }
         }
         flows::conversations(self, &flows, &mut findings);
+        media::together(self, &flows, &mut findings);
         if is_sound {
             reservations::all(self, &backbone, &mut findings);
         }

@@ -1,6 +1,7 @@
 //! Agents: the sender and receiver at the ends of a route.
 
 mod adu;
+mod carried;
 mod consumer;
 mod receiver;
 mod spaced;
@@ -9,6 +10,7 @@ mod trains;
 mod udp;
 
 pub(crate) use adu::Adu;
+pub(crate) use carried::{Carried, Ends, Ontempo, Plain, Rist, Srt};
 pub(crate) use consumer::Consumer;
 pub(crate) use receiver::Receiver;
 pub(crate) use spaced::Spaced;
@@ -33,6 +35,7 @@ pub(crate) enum Agent {
     Udp(Udp),
     Spaced(Box<Spaced>),
     Adu(Box<Adu>),
+    Carried(Box<Carried>),
 }
 
 impl Agent {
@@ -46,6 +49,7 @@ impl Agent {
             }
             Self::Spaced(spaced) => spaced.on_packet(now, packet, fabric),
             Self::Adu(adu) => adu.on_packet(now, packet, fabric),
+            Self::Carried(carried) => carried.on_packet(now, packet, fabric),
         }
     }
 
@@ -54,6 +58,7 @@ impl Agent {
         match self {
             Self::Udp(udp) => udp.expect_copies(),
             Self::Spaced(spaced) => spaced.expect_copies(),
+            Self::Carried(carried) => carried.expect_copies(),
             Self::Tcp(_) | Self::Adu(_) => {}
         }
     }
@@ -66,6 +71,7 @@ impl Agent {
             Self::Udp(udp) => udp.packet_size(),
             Self::Spaced(spaced) => spaced.packet_size(),
             Self::Adu(adu) => adu.packet_size(),
+            Self::Carried(carried) => carried.packet_size(),
         }
     }
 
@@ -83,7 +89,7 @@ impl Agent {
             // What is read at the time of an arrival may be read before it.
             Self::Udp(udp) => at < horizon && udp.takes_ahead(now),
             Self::Spaced(spaced) => at < horizon && spaced.takes_ahead(now, at, packet),
-            Self::Adu(_) => false,
+            Self::Adu(_) | Self::Carried(_) => false,
         }
     }
 
@@ -94,7 +100,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.await_arrival(at),
             Self::Udp(udp) => udp.await_arrival(at),
             Self::Spaced(spaced) => spaced.await_arrival(at),
-            Self::Adu(_) => {}
+            Self::Adu(_) | Self::Carried(_) => {}
         }
     }
 
@@ -104,6 +110,7 @@ impl Agent {
             Self::Udp(udp) => udp.on_wake(now, fabric),
             Self::Spaced(spaced) => spaced.on_wake(now, fabric),
             Self::Adu(adu) => adu.on_wake(now, fabric),
+            Self::Carried(carried) => carried.on_wake(now, fabric),
         }
     }
 
@@ -118,7 +125,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_retransmit_timer(now, fabric),
             Self::Adu(adu) => adu.on_retransmit_timer(now, fabric),
-            Self::Udp(_) | Self::Spaced(_) => {}
+            Self::Udp(_) | Self::Spaced(_) | Self::Carried(_) => {}
         }
     }
 
@@ -132,7 +139,7 @@ impl Agent {
     pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
         match self {
             Self::Tcp(tcp) => tcp.on_acknowledge_timer(now, fabric),
-            Self::Udp(_) | Self::Adu(_) => {}
+            Self::Udp(_) | Self::Adu(_) | Self::Carried(_) => {}
             Self::Spaced(spaced) => spaced.on_report_timer(now, fabric),
         }
     }
@@ -155,7 +162,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.srtt(),
             Self::Adu(adu) => adu.sender().rtt().srtt(),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Carried(_) => None,
         }
     }
 
@@ -163,7 +170,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.minimum_rtt(),
             Self::Adu(adu) => adu.sender().rtt().minimum_rtt(),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Carried(_) => None,
         }
     }
 
@@ -171,7 +178,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => Some(tcp.in_flight()),
             Self::Adu(adu) => Some(adu.sender().in_flight()),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Carried(_) => None,
         }
     }
 
@@ -187,6 +194,7 @@ impl Agent {
             Self::Udp(udp) => udp.totals(),
             Self::Spaced(spaced) => spaced.totals(),
             Self::Adu(adu) => adu.totals(),
+            Self::Carried(carried) => carried.totals(),
         }
     }
 
@@ -197,27 +205,40 @@ impl Agent {
             Self::Udp(udp) => udp.packet_size(),
             Self::Spaced(spaced) => spaced.packet_size(),
             Self::Adu(adu) => adu.packet_size(),
+            Self::Carried(carried) => carried.packet_size(),
+        }
+    }
+
+    /// Bytes sent there and back, headers counted.
+    pub(crate) fn wire_bytes(&self) -> [u64; 2] {
+        match self {
+            Self::Carried(carried) => carried.wire_bytes(),
+            Self::Tcp(tcp) => {
+                let totals = tcp.totals();
+                [totals.sent * tcp.packet_size(), totals.acks * Tcp::ACK_BYTES]
+            }
+            other => [other.totals().sent * other.packet_size(), 0],
         }
     }
 
     pub(crate) fn congestion(&self) -> Option<Snapshot> {
         match self {
             Self::Tcp(tcp) => Some(tcp.congestion()),
-            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) | Self::Carried(_) => None,
         }
     }
 
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) | Self::Carried(_) => None,
         }
     }
 
     pub(crate) fn spaced(&self) -> Option<&Spaced> {
         match self {
             Self::Spaced(spaced) => Some(spaced),
-            Self::Tcp(_) | Self::Udp(_) | Self::Adu(_) => None,
+            Self::Tcp(_) | Self::Udp(_) | Self::Adu(_) | Self::Carried(_) => None,
         }
     }
 
@@ -228,6 +249,7 @@ impl Agent {
             Self::Udp(_) => ("udp", None),
             Self::Spaced(spaced) => ("spaced", spaced.controller_name()),
             Self::Adu(_) => ("adu", None),
+            Self::Carried(carried) => carried.transport(),
         }
     }
 
@@ -241,6 +263,7 @@ impl Agent {
             Self::Udp(udp) => udp.receiver(),
             Self::Spaced(spaced) => spaced.receiver(),
             Self::Adu(adu) => adu.receiver(),
+            Self::Carried(carried) => carried.receiver(),
         }
     }
 
@@ -250,7 +273,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.end(now),
             Self::Udp(udp) => udp.end(now),
             Self::Spaced(spaced) => spaced.end(now),
-            Self::Adu(_) => {}
+            Self::Adu(_) | Self::Carried(_) => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
-use ontempo_runtime::Messages;
+use ontempo_runtime::{Messages, Showing};
 
 use super::consumer::Consumer;
 
@@ -22,9 +22,65 @@ pub(crate) struct Receiver {
     records: Option<Vec<UnitRecord>>,
     messages: Option<Box<Messages>>,
     consumer: Option<Box<Consumer>>,
+    film: Option<Box<FilmReceiver>>,
+}
+
+/// A film that arrives as a stream of bytes, or as its datagrams.
+struct FilmReceiver {
+    showing: Showing,
+    /// Payload of a packet of the stream in bytes.
+    payload: u64,
+    /// The next datagram of the stream, and the bytes up to its end.
+    next: u64,
+    end: u64,
+}
+
+impl FilmReceiver {
+    /// All packets up to this one have arrived.
+    fn arrived(&mut self, now: Time, packet: u64) {
+        let bytes = (packet + 1) * self.payload;
+        while self.end <= bytes {
+            self.showing.arrived(now, self.next, u64::MAX);
+            self.next += 1;
+            self.end += size_of(&self.showing, self.next);
+        }
+    }
+}
+
+/// Bytes of a datagram of the film.
+fn size_of(showing: &Showing, number: u64) -> u64 {
+    showing.film().datagram(number).map_or(u64::MAX / 2, |datagram| datagram.size() as u64)
 }
 
 impl Receiver {
+    /// The receiver of a film's datagrams.
+    pub(crate) fn of_film(showing: Showing) -> Self {
+        let end = size_of(&showing, 0);
+        let film = FilmReceiver { showing, payload: 0, next: 0, end };
+        Self { film: Some(Box::new(film)), ..Self::default() }
+    }
+
+    /// The receiver of a film in a stream whose packets carry `payload` bytes.
+    pub(crate) fn of_film_in_stream(showing: Showing, payload: u64) -> Self {
+        let mut receiver = Self::of_film(showing);
+        if let Some(film) = &mut receiver.film {
+            film.payload = payload;
+        }
+        receiver
+    }
+
+    /// A datagram of the film, or some of its transport packets, is given to the application.
+    pub(crate) fn show(&mut self, now: Time, number: u64, packets: u64) {
+        if let Some(film) = &mut self.film {
+            film.showing.arrived(now, number, packets);
+        }
+    }
+
+    /// What has arrived of the film.
+    pub(crate) fn showing(&self) -> Option<&Showing> {
+        self.film.as_ref().map(|film| &film.showing)
+    }
+
     /// The receiver of ADUs.
     pub(crate) fn of_adus(consumer: Consumer) -> Self {
         Self { consumer: Some(Box::new(consumer)), ..Self::default() }
@@ -37,7 +93,8 @@ impl Receiver {
     ) -> Self {
         let records = (record_units && playout.is_some()).then(Vec::new);
         let messages = messages.map(Box::new);
-        Self { delivered: 0, playout: playout.map(Box::new), records, messages, consumer: None }
+        let playout = playout.map(Box::new);
+        Self { playout, records, messages, ..Self::default() }
     }
 
     /// The flow's messages, if they are measured.
@@ -54,6 +111,9 @@ impl Receiver {
     #[inline]
     pub(crate) fn deliver(&mut self, now: Time, unit: u64, due: Option<Time>) {
         self.delivered += 1;
+        if let Some(film) = &mut self.film {
+            film.arrived(now, unit);
+        }
         let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
         playout.on_unit(due, now);
         if let Some(records) = &mut self.records {

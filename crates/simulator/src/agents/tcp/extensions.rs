@@ -240,7 +240,12 @@ impl Tcp {
             return;
         }
         if self.recovery.reordering_deadline().is_some_and(|deadline| deadline <= now) {
-            if let Some(lost) = self.recovery.on_reordering_timer(now) {
+            let lost = if self.is_rate_based {
+                self.find_losses_watched(now)
+            } else {
+                self.recovery.on_reordering_timer(now)
+            };
+            if let Some(lost) = lost {
                 self.on_loss(now, lost);
                 // As if a packet had been delivered (Linux, `tcp_rack_reo_timeout`).
                 self.reduce_in_proportion(1, false);
@@ -324,6 +329,9 @@ impl Tcp {
             let rtt = now.since(packet.stamp);
             self.on_sample(rtt);
             self.recovery.on_handshake(rtt);
+            if self.is_rate_based {
+                self.controller.on_handshake(now, rtt);
+            }
         }
         self.send_allowed(now, fabric);
     }

@@ -2,6 +2,7 @@
 //! beyond that ([`Extensions`]).
 
 mod extensions;
+mod rates;
 mod receiving;
 mod sampling;
 
@@ -13,7 +14,7 @@ use ontempo_mechanisms::congestion::{
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
 use ontempo_mechanisms::receive::Reassembly;
 use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket};
-use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay};
+use ontempo_mechanisms::rtt::RttEstimator;
 use ontempo_scenario::model::PacingKind;
 
 use ontempo_runtime::{FlowTotals, Source};
@@ -22,7 +23,7 @@ pub(crate) use extensions::{ExtensionSettings, Extensions};
 use sampling::Sampling;
 
 use crate::agents::receiver::Receiver;
-use crate::agents::trains::{Measured, TrainClock};
+use crate::agents::trains::TrainClock;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -73,6 +74,8 @@ pub(crate) struct Tcp {
     answers_ahead: bool,
     /// Whether `sampling` is there: a flow without it reads this line only.
     samples_otherwise: bool,
+    /// Whether the controller has samples of the delivery rate.
+    is_rate_based: bool,
     unanswered: Option<Answered>,
     ack_timer: LazyTimer,
     receiver: Receiver,
@@ -108,11 +111,14 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
+    /// Bytes of an ACK on the wire.
+    pub(crate) const ACK_BYTES: u64 = ACK_SIZE as u64;
+
     pub(crate) fn new(
         (flow, route, back): (u32, u32, u32),
         settings: SenderSettings,
         source: Source,
-        (recovery, controller, rtt, extensions): Machinery,
+        (recovery, mut controller, rtt, extensions): Machinery,
         policy: AckPolicy,
         correct_self_induced_delay: bool,
         receiver: Receiver,
@@ -121,6 +127,7 @@ impl Tcp {
         let trains = (coalesces || correct_self_induced_delay)
             .then(|| Box::new(TrainClock::new(correct_self_induced_delay)));
         let sampling = Sampling::new(settings.samples);
+        let is_rate_based = controller.delivery_rates().is_some();
         Self {
             flow,
             route,
@@ -152,6 +159,7 @@ impl Tcp {
             receiver,
             answers_ahead: false,
             samples_otherwise: sampling.is_some(),
+            is_rate_based,
             awaited: Time::ZERO,
             extensions,
             sampling,
@@ -209,6 +217,9 @@ impl Tcp {
                 return;
             }
             self.send(now, next, fabric);
+        }
+        if self.is_rate_based {
+            self.note_limits(now);
         }
         if self.extensions.is_some() {
             self.after_sending(now, fabric);
@@ -268,6 +279,9 @@ impl Tcp {
             return true;
         }
         let in_a_millisecond = self.rtt.srtt().map_or(0.0, |srtt| {
+            if self.is_rate_based {
+                return self.controller.burst().get() as f64;
+            }
             let pacing_rate = 1.2 * self.controller.window().packets() / srtt.as_secs_f64();
             pacing_rate / 1_000.0
         });
@@ -297,6 +311,9 @@ impl Tcp {
         }
         self.sent += 1;
         self.last_sent = now;
+        if self.is_rate_based {
+            self.tell_sent(now, number);
+        }
         if let Some(sampling) = &mut self.sampling {
             sampling.on_sent(now, number, self.recovery.first());
         }
@@ -333,6 +350,7 @@ impl Tcp {
         let interval = match self.settings.pacing {
             PacingKind::Off => return,
             PacingKind::Window => None,
+            PacingKind::Controller if self.is_rate_based => return self.pace_quantum(now, size),
             PacingKind::Controller => {
                 self.pacer.set_burst(self.controller.burst());
                 self.controller.pacing_rate().map(|rate| interval_at_rate(rate, size))
@@ -348,12 +366,11 @@ impl Tcp {
 
     fn on_ack(&mut self, now: Time, packet: &Packet, fabric: &mut Fabric) {
         self.acks += 1;
-        let (blocks, block_count) = packet.blocks();
         let in_recovery_before = self.recovery.in_recovery();
         let repairs = self.recovery.repairs();
         let first_before = self.recovery.first();
         let losses_before = self.recovery.losses();
-        let outcome = self.recovery.on_ack(now, packet.number, &blocks[..block_count]);
+        let outcome = self.recover(now, packet);
         let covered = self.recovery.first() - first_before;
         let mut sample = match self.recovery.samples() {
             Some(samples) if self.trains.is_none() => {
@@ -406,6 +423,18 @@ impl Tcp {
         self.send_allowed(now, fabric);
     }
 
+    /// What the acknowledgement says of losses.
+    #[inline]
+    fn recover(&mut self, now: Time, packet: &Packet) -> AckOutcome {
+        let (blocks, block_count) = packet.blocks();
+        let blocks = &blocks[..block_count];
+        if self.is_rate_based {
+            self.acknowledge_watched(now, packet.number, blocks)
+        } else {
+            self.recovery.on_ack(now, packet.number, blocks)
+        }
+    }
+
     /// A loss episode began with `lost`, or a probe repaired that loss.
     fn on_loss(&mut self, now: Time, lost: u64) {
         self.timed = None;
@@ -442,54 +471,6 @@ impl Tcp {
         }
     }
 
-    fn sample(&mut self, now: Time, ack: &Packet) -> Option<Duration> {
-        if self.settings.timestamps {
-            return Some(now.since(ack.stamp));
-        }
-        let (number, sent) = self.timed?;
-        (ack.number > number).then(|| {
-            self.timed = None;
-            now.since(sent)
-        })
-    }
-
-    /// The controller's sample where it is not the one that TCP takes for its timer ([`Sampling`]).
-    fn sample_otherwise(
-        &mut self,
-        now: Time,
-        ack: &Packet,
-        (outcome, covered): (&AckOutcome, u64),
-    ) -> Option<Duration> {
-        let sampling = self.sampling.as_mut()?;
-        let every_ack = sampling.is_every_ack();
-        let sent = sampling.on_ack(covered);
-        let by_time = self.recovery.samples().is_some() && self.trains.is_none();
-        // A duplicate's stamp is that of a packet acknowledged before: nothing for the timer.
-        if !by_time && outcome.newly_acknowledged > 0 && (outcome.advanced || !every_ack) {
-            let last = match sent {
-                // The stamp is of a train's first packet.
-                Some(sent) if every_ack && self.trains.is_some() => Some(now.since(sent)),
-                _ => self.sample(now, ack),
-            };
-            if let Some(rtt) = last {
-                self.measure(now, rtt, covered);
-            }
-        }
-        if every_ack { Some(now.since(ack.stamp)) } else { sent.map(|sent| now.since(sent)) }
-    }
-
-    /// An ACK for `covered` packets gave the sample `rtt`; returns the RTT for the controller.
-    fn measure(&mut self, now: Time, rtt: Duration, covered: u64) -> Duration {
-        let steady = !self.recovery.in_recovery();
-        let measured = match &mut self.trains {
-            Some(trains) if covered > 0 => trains.on_ack(now, covered, rtt, steady),
-            _ => Measured::of(rtt),
-        };
-        self.on_sample(measured.whole);
-        let minimum = self.rtt.minimum_rtt().unwrap_or(rtt);
-        SelfInducedDelay::correct(measured.seen, measured.self_induced, minimum)
-    }
-
     fn set_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
         let deadline = now + self.rto();
         self.retransmit_timer.set(deadline, Event::Retransmit(self.flow), fabric);
@@ -505,6 +486,12 @@ impl Tcp {
         }
         self.timeouts += 1;
         let first = self.recovery.first();
+        if let Some(extensions) = &mut self.extensions {
+            extensions.on_timeout(now, &self.controller);
+        }
+        if self.is_rate_based {
+            self.lose_watched(now);
+        }
         let timeout = Timeout {
             now,
             next: self.recovery.next(),
@@ -513,11 +500,10 @@ impl Tcp {
         };
         self.timed_out = Some(first);
         self.timed = None;
-        if let Some(extensions) = &mut self.extensions {
-            extensions.on_timeout(now, &self.controller);
-        }
         self.controller.on_timeout(&timeout);
-        self.recovery.on_timeout(now);
+        if !self.is_rate_based {
+            self.recovery.on_timeout(now);
+        }
         self.rtt.back_off();
         self.pacer.reset();
         self.send_allowed(now, fabric);

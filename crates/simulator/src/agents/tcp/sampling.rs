@@ -15,8 +15,14 @@
 
 use std::collections::VecDeque;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::congestion::PertSamples;
+use ontempo_mechanisms::recovery::AckOutcome;
+use ontempo_mechanisms::rtt::SelfInducedDelay;
+
+use super::Tcp;
+use crate::agents::trains::Measured;
+use crate::packet::Packet;
 
 /// What both ends of a flow keep for these rules.
 #[derive(Debug)]
@@ -83,10 +89,59 @@ impl Sampling {
     }
 }
 
+impl Tcp {
+    /// The round trip that TCP takes for its timer.
+    pub(super) fn sample(&mut self, now: Time, ack: &Packet) -> Option<Duration> {
+        if self.settings.timestamps {
+            return Some(now.since(ack.stamp));
+        }
+        let (number, sent) = self.timed?;
+        (ack.number > number).then(|| {
+            self.timed = None;
+            now.since(sent)
+        })
+    }
+
+    /// The controller's sample where it is not the one that TCP takes for its timer ([`Sampling`]).
+    pub(super) fn sample_otherwise(
+        &mut self,
+        now: Time,
+        ack: &Packet,
+        (outcome, covered): (&AckOutcome, u64),
+    ) -> Option<Duration> {
+        let sampling = self.sampling.as_mut()?;
+        let every_ack = sampling.is_every_ack();
+        let sent = sampling.on_ack(covered);
+        let by_time = self.recovery.samples().is_some() && self.trains.is_none();
+        // A duplicate's stamp is that of a packet acknowledged before: nothing for the timer.
+        if !by_time && outcome.newly_acknowledged > 0 && (outcome.advanced || !every_ack) {
+            let last = match sent {
+                // The stamp is of a train's first packet.
+                Some(sent) if every_ack && self.trains.is_some() => Some(now.since(sent)),
+                _ => self.sample(now, ack),
+            };
+            if let Some(rtt) = last {
+                self.measure(now, rtt, covered);
+            }
+        }
+        if every_ack { Some(now.since(ack.stamp)) } else { sent.map(|sent| now.since(sent)) }
+    }
+
+    /// An ACK for `covered` packets gave the sample `rtt`; returns the RTT for the controller.
+    pub(super) fn measure(&mut self, now: Time, rtt: Duration, covered: u64) -> Duration {
+        let steady = !self.recovery.in_recovery();
+        let measured = match &mut self.trains {
+            Some(trains) if covered > 0 => trains.on_ack(now, covered, rtt, steady),
+            _ => Measured::of(rtt),
+        };
+        self.on_sample(measured.whole);
+        let minimum = self.rtt.minimum_rtt().unwrap_or(rtt);
+        SelfInducedDelay::correct(measured.seen, measured.self_induced, minimum)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use ontempo_foundation::Duration;
-
     use super::*;
 
     fn at(millis: u64) -> Time {

@@ -1,0 +1,328 @@
+//! The frames of a film in a transport stream.
+
+use std::fmt;
+
+use ontempo_foundation::Duration;
+
+use crate::frames::length;
+use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
+use crate::{Codec, Frame, FrameKind, FrameTable, MAX_FRAME_SIZE, MAX_FRAMES};
+
+mod bits;
+mod chains;
+mod demultiplexer;
+mod marks;
+mod sound;
+#[cfg(test)]
+mod tests;
+
+use chains::{Picture, chains};
+use demultiplexer::{Demultiplexer, Pes};
+use marks::{MarkReader, Marks};
+use sound::{Framing, SoundCutter, SoundFrame};
+
+/// Why a transport stream gives no table of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilmError {
+    /// No packet of 188 bytes begins at this byte.
+    NoPacket(usize),
+    /// The bytes end within a packet, which begins at this byte.
+    CutShort(usize),
+    /// No table names a stream of pictures; how many streams of other content there are.
+    NoStream(usize),
+    /// There is a stream of pictures, but no whole picture in it.
+    NoPictures,
+    /// The pictures are scrambled.
+    Scrambled,
+    /// More than [`MAX_FRAMES`].
+    TooManyFrames,
+    /// A frame is larger than [`MAX_FRAME_SIZE`]: its bytes.
+    TooLarge(usize),
+    /// It lasts longer than a table may ([`MAX_PERIOD`](crate::MAX_PERIOD)).
+    TooLong,
+}
+
+impl fmt::Display for FilmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPacket(at) => write!(
+                f,
+                "no transport stream: at byte {at} no packet of {PACKET} bytes begins, which has {:#04x} \
+                 there",
+                ts::SYNC
+            ),
+            Self::CutShort(at) => write!(
+                f,
+                "the transport stream is cut in the middle of a packet, which begins at byte {at}; what \
+                 is before it is whole"
+            ),
+            Self::NoStream(0) => f.write_str("no film: the stream has no table that names streams"),
+            Self::NoStream(others) => write!(
+                f,
+                "no pictures: none of the streams that the tables name is one of pictures ({others} of \
+                 other content)"
+            ),
+            Self::NoPictures => f.write_str("no pictures: the stream of pictures has no whole one"),
+            Self::Scrambled => f.write_str("the pictures are scrambled"),
+            Self::TooManyFrames => write!(f, "the film has more than {MAX_FRAMES} frames"),
+            Self::TooLarge(size) => {
+                write!(
+                    f,
+                    "a frame has {size} bytes, more than {MAX_FRAME_SIZE}: its end is missing"
+                )
+            }
+            Self::TooLong => f.write_str("the film lasts longer than a table of frames may"),
+        }
+    }
+}
+
+impl std::error::Error for FilmError {}
+
+impl FrameTable {
+    /// The frames of the first program with pictures in a transport stream of packets of 188 bytes, and
+    /// sentences about what could not be told.
+    ///
+    /// A picture is a PES packet of the program's first stream of pictures, as multiplexers make them;
+    /// packets without the beginning of a picture belong to the picture before. Sizes are bytes of the
+    /// elementary stream: with the delimiters and parameter sets, without headers of PES and packets.
+    /// AAC in ADTS and layers I to III of MPEG are cut into their frames, of other sound each PES packet
+    /// is a frame.
+    ///
+    /// `made` is the decoding time (DTS) from the first of the film on, not the time at which its last
+    /// packet is due by the clock reference (PCR). For frames are what a transport is given, and it is the
+    /// transport that paces them: the PCR has the multiplexer's own pacing, which spreads a picture over
+    /// a constant rate (or, remultiplexed by ffmpeg, over nothing that an encoder did), while decoding
+    /// times are those at which an encoder without a buffer gives its pictures out, one after the other.
+    ///
+    /// Kinds are told by the marks of H.264 (IDR, or I slices with a recovery point; `nal_ref_idc`) and
+    /// HEVC (IRAP; `*_N` in the highest temporal layer). Dependencies are on the safe side, since reference
+    /// lists are not decoded: a P picture depends on the reference decoded before it; a B picture also on
+    /// the two shown nearest to it; a key picture on none, and no picture shown after a key picture on
+    /// one before; a leading picture of an open group on both sides of its key. Thus frames that do not
+    /// depend on a lost one, directly or through others, decode as if nothing was lost; some of those that
+    /// do would, too. Of other codecs only is known at which pictures decoding can begin, if packets say
+    /// so (random_access_indicator): every other picture is taken for a P picture that others refer to.
+    /// AV1 is not among them, as ffmpeg (5.1) has no mapping of it to transport streams: its stream is of
+    /// unknown content.
+    ///
+    /// # Errors
+    /// The bytes are no whole transport stream, have no pictures, or a frame beyond the bounds of a table.
+    pub fn from_transport_stream(bytes: &[u8]) -> Result<(Self, Vec<String>), FilmError> {
+        let (streams, mut untold) = program(bytes)?;
+        let mut film = Film::new(&streams);
+        let mut demultiplexer = Demultiplexer::new(&streams);
+        for packet in bytes.chunks_exact(PACKET) {
+            if let Some((place, pes)) = demultiplexer.push(packet) {
+                film.take(place, &pes)?;
+            }
+        }
+        for (place, pes) in demultiplexer.finish() {
+            film.take(place, &pes)?;
+        }
+        untold.extend(demultiplexer.untold());
+        let table = film.table(&mut untold)?;
+        Ok((table, untold))
+    }
+}
+
+/// The streams of the first program with pictures, the one of pictures first, and what is left out.
+fn program(bytes: &[u8]) -> Result<(Vec<NamedStream>, Vec<String>), FilmError> {
+    let mut multiplex = Multiplex::default();
+    for (place, packet) in bytes.chunks(PACKET).enumerate() {
+        let at = place * PACKET;
+        if packet.len() < PACKET && place > 0 && packet[0] == ts::SYNC {
+            return Err(FilmError::CutShort(at));
+        }
+        let header = ts::header(packet).ok_or(FilmError::NoPacket(at))?;
+        multiplex.learn(packet, &header);
+    }
+    let named = || multiplex.streams().filter(|stream| stream.content != Content::Tables);
+    let others = named().filter(|stream| stream.content != Content::Video).count();
+    let mut pictures = named().filter(|stream| stream.content == Content::Video);
+    let first = *pictures.next().ok_or(FilmError::NoStream(others))?;
+    let is_sound =
+        |stream: &&NamedStream| stream.content == Content::Audio && stream.table == first.table;
+    let streams: Vec<NamedStream> =
+        std::iter::once(first).chain(named().filter(is_sound).copied()).collect();
+    let left_out = named().count() - streams.len();
+    let mut untold = Vec::new();
+    if left_out > 0 {
+        untold.push(format!(
+            "streams that are left out, being of other programs, further ones of pictures or of unknown \
+             content: {left_out}"
+        ));
+    }
+    Ok((streams, untold))
+}
+
+/// When the film can begin anew: when its pictures and its sound have ended, so that both go on after a
+/// usual distance; but after its last frame, since they do not begin together.
+fn period(frames: &[Frame]) -> Duration {
+    let of = |is_sound: bool| -> Vec<Duration> {
+        let those = frames.iter().filter(|frame| (frame.kind == FrameKind::Sound) == is_sound);
+        those.map(|frame| frame.made).collect()
+    };
+    let ends = [false, true].map(|is_sound| length(&of(is_sound)));
+    let last = frames.last().map_or(Duration::ZERO, |frame| frame.made);
+    ends[0].max(ends[1]).max(last.saturating_add(Duration::from_nanos(1)))
+}
+
+const fn codec_of(stream_type: u8) -> Codec {
+    match stream_type {
+        0x1b => Codec::H264,
+        0x24 => Codec::Hevc,
+        _ => Codec::Unknown,
+    }
+}
+
+/// A picture with its size and time.
+struct TimedPicture {
+    picture: Picture,
+    size: usize,
+    nanos: u64,
+}
+
+/// What was read of a film so far.
+struct Film {
+    codec: Codec,
+    stream_type: u8,
+    marks: MarkReader,
+    cutters: Vec<SoundCutter>,
+    pictures: Vec<TimedPicture>,
+    sound: Vec<SoundFrame>,
+    /// PES packets with several pictures, and with none.
+    several: u64,
+    without: u64,
+}
+
+impl Film {
+    fn new(streams: &[NamedStream]) -> Self {
+        let stream_type = streams.first().map_or(0, |first| first.stream_type);
+        let codec = codec_of(stream_type);
+        let sound = streams.iter().skip(1);
+        Self {
+            codec,
+            stream_type,
+            marks: MarkReader::new(codec),
+            cutters: sound.map(|one| SoundCutter::new(Framing::of(one.stream_type))).collect(),
+            pictures: Vec::new(),
+            sound: Vec::new(),
+            several: 0,
+            without: 0,
+        }
+    }
+
+    /// Takes a PES packet of the stream of this place.
+    fn take(&mut self, place: usize, pes: &Pes) -> Result<(), FilmError> {
+        match place.checked_sub(1).and_then(|place| self.cutters.get_mut(place)) {
+            Some(cutter) => cutter.push(pes.nanos(), &pes.bytes, &mut self.sound),
+            None => self.take_picture(pes)?,
+        }
+        match self.pictures.len() + self.sound.len() > MAX_FRAMES {
+            true => Err(FilmError::TooManyFrames),
+            false => Ok(()),
+        }
+    }
+
+    fn take_picture(&mut self, pes: &Pes) -> Result<(), FilmError> {
+        if pes.is_scrambled {
+            return Err(FilmError::Scrambled);
+        }
+        let size = pes.bytes.len();
+        let Some(marks) = self.marks.read(&pes.bytes, pes.random_access) else {
+            self.without += 1;
+            if let Some(last) = self.pictures.last_mut() {
+                last.size += size;
+            }
+            return Ok(());
+        };
+        self.several += u64::from(self.marks.delimiters(&pes.bytes) > 1);
+        let picture = Picture { marks, shown: pes.shown };
+        self.pictures.push(TimedPicture { picture, size, nanos: pes.nanos() });
+        Ok(())
+    }
+
+    /// All frames in the order of their times.
+    fn table(self, untold: &mut Vec<String>) -> Result<FrameTable, FilmError> {
+        if self.pictures.is_empty() {
+            return Err(FilmError::NoPictures);
+        }
+        self.say(untold);
+        let pictures: Vec<Picture> = self.pictures.iter().map(|one| one.picture).collect();
+        let mut places: Vec<(u64, Option<usize>, usize)> = Vec::new();
+        for (number, one) in self.pictures.iter().enumerate() {
+            places.push((one.nanos, Some(number), one.size));
+        }
+        places.extend(self.sound.iter().map(|one| (one.nanos, None, one.size)));
+        // Stable: pictures stay in decoding order, and come before sound of the same time.
+        places.sort_by_key(|(nanos, ..)| *nanos);
+        let first = places.first().map_or(0, |(nanos, ..)| *nanos);
+        let mut chains = chains(&pictures).into_iter();
+        let mut numbers: Vec<u32> = Vec::with_capacity(pictures.len());
+        let mut frames = Vec::with_capacity(places.len());
+        for (nanos, number, size) in places {
+            let made = Duration::from_nanos(nanos - first);
+            let Some(size) = u32::try_from(size).ok().filter(|size| *size <= MAX_FRAME_SIZE) else {
+                return Err(FilmError::TooLarge(size));
+            };
+            let chain = number.and_then(|_| chains.next());
+            let Some((kind, on)) = chain else {
+                frames.push(Frame { made, kind: FrameKind::Sound, size, depends_on: Vec::new() });
+                continue;
+            };
+            let depends_on = on.iter().filter_map(|&one| numbers.get(one as usize).copied());
+            let depends_on = depends_on.collect();
+            // At most MAX_FRAMES.
+            numbers.push(frames.len() as u32);
+            frames.push(Frame { made, kind, size, depends_on });
+        }
+        let period = period(&frames);
+        let table = FrameTable { codec: self.codec, frames, period };
+        // Sizes and order are as they must be; what remains is the length.
+        table.check().map_err(|_| FilmError::TooLong)?;
+        Ok(table)
+    }
+
+    /// Sentences about what could not be told.
+    fn say(&self, untold: &mut Vec<String>) {
+        let marks = || self.pictures.iter().map(|one| one.picture.marks);
+        if self.codec == Codec::Unknown {
+            untold.push(format!(
+                "the codec of stream type {:#04x} is unknown: which pictures depend on which is not told, \
+                 each one that is no key picture is said to depend on the one before",
+                self.stream_type
+            ));
+        }
+        match marks().position(|one: Marks| one.is_key) {
+            None => untold.push("no picture says that decoding can begin at it".to_owned()),
+            Some(0) => {}
+            Some(before) => untold.push(format!(
+                "pictures before the first key picture, whose dependencies are not in the film: {before}"
+            )),
+        }
+        let recovering = marks().filter(|one| one.recovers).count() as u64;
+        let cut = self.cutters.iter().filter(|one| one.unfinished() > 0).count() as u64;
+        let of_sound: u64 = self.cutters.iter().map(|one| one.untold).sum();
+        let without_time =
+            self.pictures.iter().filter(|one| one.picture.shown.is_none()).count() as u64;
+        let counts = [
+            (
+                recovering,
+                "pictures at which decoding recovers slowly (intra refresh), which do not count as key",
+            ),
+            (self.several, "PES packets with several pictures, which count as one"),
+            (self.without, "PES packets without a picture, which count with the picture before"),
+            (
+                without_time,
+                "pictures that do not say when they are shown, whose neighbours are not known",
+            ),
+            (
+                of_sound,
+                "PES packets of sound whose frames are not told apart, each of which counts as one",
+            ),
+            (cut, "streams of sound whose last frame is cut, and left out"),
+        ];
+        let counted = counts.iter().filter(|(count, _)| *count > 0);
+        untold.extend(counted.map(|(count, what)| format!("{what}: {count}")));
+    }
+}

@@ -1,0 +1,188 @@
+//! PES packets of some streams of a multiplex, with their times.
+
+use crate::rtp::unwrapped;
+use crate::ts::{self, Header, NamedStream, PACKET};
+
+/// Time stamps have 33 bits, of 90 kHz.
+const STAMP_BITS: u32 = 33;
+const CYCLE: u64 = 1 << STAMP_BITS;
+
+/// A longer step between two frames is a jump of the clock: a stream must have a time stamp every
+/// 0.7 s (ISO/IEC 13818-1, 2.7.4); some have one picture in some seconds.
+const MAX_STEP: u64 = 10 * 90_000;
+
+/// The distance of frames while only one is known: that of 25 a second.
+const USUAL_STEP: u64 = 90_000 / 25;
+
+/// A PES packet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pes {
+    /// Its content.
+    pub(super) bytes: Vec<u8>,
+    /// Decoding time, 90 kHz, unwrapped, without jumps.
+    pub(super) decoded: u64,
+    /// When it is shown, by the same clock; `None` if it does not say.
+    pub(super) shown: Option<u64>,
+    /// Its first packet says that decoding can begin.
+    pub(super) random_access: bool,
+    pub(super) is_scrambled: bool,
+    /// Bytes of its content that are still to come; `None` if it does not say.
+    left: Option<usize>,
+}
+
+impl Pes {
+    /// Decoding time in nanoseconds.
+    pub(super) fn nanos(&self) -> u64 {
+        // 90 kHz are 100,000 / 9 ns; times are far below 2^47.
+        self.decoded * 100_000 / 9
+    }
+}
+
+/// An elementary stream.
+#[derive(Debug)]
+struct Stream {
+    pid: u16,
+    open: Option<Pes>,
+    counter: Option<u8>,
+    /// The last time stamp as it was, unwrapped.
+    stamp: Option<u64>,
+    /// The last decoding time, and the step to it.
+    last: Option<(u64, u64)>,
+    /// What is added to time stamps since a jump, modulo 2^64.
+    shift: u64,
+}
+
+/// Collects PES packets.
+#[derive(Debug)]
+pub(super) struct Demultiplexer {
+    streams: Vec<Stream>,
+    /// A time stamp near which those of all streams begin.
+    near: Option<u64>,
+    gaps: u64,
+    jumps: u64,
+    without_stamp: u64,
+    cut: u64,
+}
+
+impl Demultiplexer {
+    pub(super) fn new(streams: &[NamedStream]) -> Self {
+        let stream = |named: &NamedStream| Stream {
+            pid: named.pid,
+            open: None,
+            counter: None,
+            stamp: None,
+            last: None,
+            shift: 0,
+        };
+        let streams = streams.iter().map(stream).collect();
+        Self { streams, near: None, gaps: 0, jumps: 0, without_stamp: 0, cut: 0 }
+    }
+
+    /// Takes a packet; answers the PES packet that has ended, and the place of its stream.
+    pub(super) fn push(&mut self, packet: &[u8]) -> Option<(usize, Pes)> {
+        let header = ts::header(packet)?;
+        let place = self.streams.iter().position(|stream| stream.pid == header.pid)?;
+        let payload = packet.get(header.payload..PACKET).filter(|_| header.has_payload)?;
+        if self.is_repeated(place, &header) {
+            return None;
+        }
+        let is_scrambled = packet[3] & 0xc0 != 0;
+        if !header.begins {
+            let open = self.streams[place].open.as_mut()?;
+            open.is_scrambled |= is_scrambled;
+            add(open, payload);
+            return None;
+        }
+        let ended = self.streams[place].open.take();
+        // Of a scrambled packet the PES header is, too.
+        let pes = match ts::pes(payload) {
+            None if is_scrambled => Some(Pes { is_scrambled, ..Pes::default() }),
+            None => None,
+            Some(head) => {
+                let (decoded, shown) = self.times(place, &head);
+                let left = head.length.map(|length| length.saturating_sub(head.payload));
+                let random_access = header.random_access;
+                let bytes = Vec::new();
+                let mut pes = Pes { bytes, decoded, shown, random_access, is_scrambled, left };
+                add(&mut pes, payload.get(head.payload..).unwrap_or_default());
+                Some(pes)
+            }
+        };
+        self.streams[place].open = pes;
+        ended.map(|pes| (place, self.whole(pes)))
+    }
+
+    /// The PES packets that no further packet has ended.
+    pub(super) fn finish(&mut self) -> Vec<(usize, Pes)> {
+        let open: Vec<_> = self.streams.iter_mut().map(|stream| stream.open.take()).collect();
+        let open = open.into_iter().enumerate();
+        open.filter_map(|(place, pes)| Some((place, self.whole(pes?)))).collect()
+    }
+
+    fn whole(&mut self, pes: Pes) -> Pes {
+        self.cut += u64::from(pes.left.is_some_and(|left| left > 0));
+        pes
+    }
+
+    /// Whether the packet is a copy of the one before (section 2.4.3.3); counts those that are missing.
+    fn is_repeated(&mut self, place: usize, header: &Header) -> bool {
+        let before = self.streams[place].counter.replace(header.counter);
+        let Some(before) = before.filter(|_| !header.discontinuity) else { return false };
+        let is_repeated = before == header.counter;
+        self.gaps += u64::from(!is_repeated && header.counter != (before + 1) & 0x0f);
+        is_repeated
+    }
+
+    /// Decoding time and time of showing. Decoding times never go back.
+    fn times(&mut self, place: usize, head: &ts::Pes) -> (u64, Option<u64>) {
+        let stream = &mut self.streams[place];
+        let next = stream.last.map(|(last, step)| last + step);
+        let Some(low) = head.dts else {
+            self.without_stamp += 1;
+            let decoded = next.or(self.near).unwrap_or(CYCLE);
+            stream.last = Some((decoded, stream.last.map_or(USUAL_STEP, |(_, step)| step)));
+            return (decoded, None);
+        };
+        // A cycle later, so that a stream that begins a little earlier is not below zero.
+        let near = stream.stamp.or(self.near).unwrap_or(CYCLE + low);
+        let stamp = unwrapped(near, low, STAMP_BITS);
+        self.near.get_or_insert(stamp);
+        let mut decoded = stamp.wrapping_add(stream.shift);
+        let mut step = USUAL_STEP;
+        if let Some((last, before)) = stream.last {
+            match decoded.checked_sub(last).filter(|step| *step <= MAX_STEP) {
+                Some(new) => step = new,
+                None => {
+                    self.jumps += 1;
+                    (decoded, step) = (last + before, before);
+                    stream.shift = decoded.wrapping_sub(stamp);
+                }
+            }
+        }
+        stream.stamp = Some(stamp);
+        stream.last = Some((decoded, step));
+        let ahead = head.pts.map(|pts| pts.wrapping_sub(low) & (CYCLE - 1));
+        (decoded, ahead.filter(|ahead| *ahead < CYCLE / 2).map(|ahead| decoded + ahead))
+    }
+
+    /// Sentences about what is missing.
+    pub(super) fn untold(&self) -> Vec<String> {
+        let counts = [
+            (self.gaps, "places where packets are missing, so that sizes are too small"),
+            (self.cut, "PES packets that are cut"),
+            (self.jumps, "jumps of the time stamps, after which time goes on as before"),
+            (
+                self.without_stamp,
+                "PES packets without a time stamp, which come as far apart as those before",
+            ),
+        ];
+        let counted = counts.iter().filter(|(count, _)| *count > 0);
+        counted.map(|(count, what)| format!("{what}: {count}")).collect()
+    }
+}
+
+fn add(pes: &mut Pes, payload: &[u8]) {
+    let length = pes.left.map_or(payload.len(), |left| left.min(payload.len()));
+    pes.bytes.extend_from_slice(&payload[..length]);
+    pes.left = pes.left.map(|left| left - length);
+}

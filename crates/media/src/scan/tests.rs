@@ -1,0 +1,226 @@
+//! Made-up streams: what is damaged is an error or named, and no bytes make a table that is none.
+
+use ontempo_foundation::RandomStream;
+
+use super::marks::Refers;
+use super::*;
+
+const VIDEO: u16 = 0x100;
+const SOUND: u16 = 0x101;
+
+/// A packet whose payload is filled up by its adaptation field.
+fn packet(pid: u16, begins: bool, counter: u8, payload: &[u8]) -> Vec<u8> {
+    let room = PACKET - 4 - payload.len();
+    let mut bytes = vec![ts::SYNC, (pid >> 8) as u8 | if begins { 0x40 } else { 0 }, pid as u8];
+    bytes.push(if room > 0 { 0x30 } else { 0x10 } | counter & 0x0f);
+    if room > 0 {
+        bytes.push((room - 1) as u8);
+        bytes.extend([0].iter().take(room - 1));
+        bytes.resize(4 + room, 0xff);
+    }
+    bytes.extend(payload);
+    bytes
+}
+
+/// The tables of a film with pictures of this type and AAC.
+fn tables(stream_type: u8) -> Vec<u8> {
+    let pat = [0, 0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0, 1, 2, 3, 4];
+    let mut pmt = vec![0, 2, 0xb0, 23, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
+    pmt.extend([stream_type, 0xe1, 0x00, 0xf0, 0, 0x0f, 0xe1, 0x01, 0xf0, 0, 1, 2, 3, 4]);
+    [packet(0, true, 0, &pat), packet(0x1000, true, 0, &pmt)].concat()
+}
+
+fn stamp(mark: u8, ticks: u64) -> [u8; 5] {
+    let byte = |shift: u64| (ticks >> shift) as u8;
+    [mark | byte(29) & 0x0e | 1, byte(22), byte(14) | 1, byte(7), byte(0) << 1 | 1]
+}
+
+/// The packets of a PES packet with PTS and DTS.
+fn pes(pid: u16, counter: &mut u8, (pts, dts): (u64, u64), content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 1, 0xe0, 0, 0, 0x80, 0xc0, 10];
+    bytes.extend(stamp(0x30, pts));
+    bytes.extend(stamp(0x10, dts));
+    bytes.extend(content);
+    let mut packets = Vec::new();
+    for (place, part) in bytes.chunks(PACKET - 4).enumerate() {
+        packets.extend(packet(pid, place == 0, *counter, part));
+        *counter = counter.wrapping_add(1);
+    }
+    packets
+}
+
+/// A NAL unit of H.264 with a slice: `slice_type` 0 P, 1 B, 2 I.
+fn slice(is_idr: bool, reference: u8, slice_type: u8) -> Vec<u8> {
+    let kind = if is_idr { 5 } else { 1 };
+    // first_mb_in_slice 0, then the type in Exp-Golomb code.
+    let header = [0b1100_0000, 0b1010_0000, 0b1011_0000][usize::from(slice_type)];
+    [&[0, 0, 0, 1, reference << 5 | kind, header][..], &[0x55; 300]].concat()
+}
+
+/// A film whose time stamps wrap around: I0 P4 B2 b1 b3 P5, then an open group I9 b7 P10; sound beside.
+fn film() -> Vec<u8> {
+    let recovery = [0, 0, 1, 6, 6, 1, 0b1000_0000, 0x80];
+    let pictures = [
+        (0, slice(true, 3, 2)),
+        (4, slice(false, 2, 0)),
+        (2, slice(false, 1, 1)),
+        (1, slice(false, 0, 1)),
+        (3, slice(false, 0, 1)),
+        (5, slice(false, 2, 2)),
+        (6, slice(false, 2, 0)),
+        (9, [&recovery[..], &slice(false, 3, 2)].concat()),
+        (7, slice(false, 1, 1)),
+        (10, slice(false, 2, 0)),
+    ];
+    let mut bytes = tables(0x1b);
+    let (mut video, mut sound) = (0, 0);
+    let base = (1 << 33) - 5 * 3_600;
+    for (place, (shown, content)) in pictures.iter().enumerate() {
+        let at = |place: u64| (base + place * 3_600) % (1 << 33);
+        bytes.extend(pes(VIDEO, &mut video, (at(shown + 2), at(place as u64)), content));
+        let aac = [0xff, 0xf1, 3 << 2, 0, 2, 0x1f, 0xfc, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        let now = at(place as u64);
+        bytes.extend(pes(SOUND, &mut sound, (now, now), &aac));
+    }
+    bytes
+}
+
+#[test]
+fn a_film_is_told_with_its_chains_across_a_wrap_of_its_clock() {
+    let (table, untold) = FrameTable::from_transport_stream(&film()).expect("a film");
+    assert_eq!(untold, Vec::<String>::new());
+    assert_eq!((table.codec, table.check()), (Codec::H264, Ok(())));
+    assert_eq!(table.period, Duration::from_millis(400));
+    // Every second frame is sound.
+    let shown: Vec<String> = table
+        .frames
+        .chunks(2)
+        .enumerate()
+        .map(|(place, pair)| {
+            assert_eq!(pair[0].made, Duration::from_millis(40 * place as u64));
+            assert_eq!(
+                (pair[1].made, pair[1].kind, pair[1].size),
+                (pair[0].made, FrameKind::Sound, 16)
+            );
+            let on: Vec<String> =
+                pair[0].depends_on.iter().map(|on| (on / 2).to_string()).collect();
+            format!("{}{}", &pair[0].kind.name()[..1], on.join(","))
+        })
+        .collect();
+    // The P picture behind the I picture that is no key depends on both; the leading picture of the open
+    // group on both sides; the one after it on nothing before.
+    assert_eq!(shown.join(" "), "k r0 r0,1 d0,2 d1,2 r r2,5 k r6,7 r7");
+    assert_eq!(table.frames[0].size, 306);
+    assert_eq!(table.frames[14].size, 314);
+}
+
+#[test]
+fn what_is_no_film_says_why() {
+    let whole = film();
+    let error = |bytes: &[u8]| FrameTable::from_transport_stream(bytes).expect_err("an error");
+    assert_eq!(error(&[]), FilmError::NoStream(0));
+    assert_eq!(error(b"RIFF0000WAVE"), FilmError::NoPacket(0));
+    assert_eq!(error(&[0; 3 * PACKET]), FilmError::NoPacket(0));
+    assert_eq!(error(&whole[..whole.len() - 1]), FilmError::CutShort(whole.len() - PACKET));
+    let mut damaged = whole.clone();
+    damaged[5 * PACKET] = 0;
+    assert_eq!(error(&damaged), FilmError::NoPacket(5 * PACKET));
+    assert_eq!(error(&tables(0x1b)), FilmError::NoPictures);
+    assert_eq!(error(&tables(0x0f)), FilmError::NoStream(2));
+    let mut scrambled = whole.clone();
+    scrambled
+        .chunks_mut(PACKET)
+        .filter(|one| one[2] == 0 && one[1] & 0x1f == 1)
+        .for_each(|one| one[3] |= 0x80);
+    assert_eq!(error(&scrambled), FilmError::Scrambled);
+    let first = 2 * PACKET;
+    let big = tables(0x1b).into_iter().chain(whole[first..first + PACKET].iter().copied());
+    let mut big: Vec<u8> = big.collect();
+    let filled = packet(VIDEO, false, 0, &[7; 184]);
+    for counter in 1..95_000u32 {
+        big.extend(&filled);
+        let at = big.len() - PACKET + 3;
+        big[at] = 0x10 | counter as u8 & 0x0f;
+    }
+    assert!(matches!(error(&big), FilmError::TooLarge(17_000_000..)), "{:?}", error(&big));
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    let whole = film();
+    let read = |bytes: &[u8]| FrameTable::from_transport_stream(bytes).expect("a film");
+    // The second packet of the first picture.
+    let lost = [&whole[..3 * PACKET], &whole[4 * PACKET..]].concat();
+    let (table, untold) = read(&lost);
+    assert!(untold.len() == 1 && untold[0].contains("packets are missing"), "{untold:?}");
+    assert!(table.frames[0].size < 306);
+    // A packet that comes twice counts once (section 2.4.3.3).
+    let twice = [&whole[..4 * PACKET], &whole[3 * PACKET..]].concat();
+    assert_eq!(read(&twice), read(&whole));
+    let (table, untold) = read(&[tables(0x02), whole[2 * PACKET..].to_vec()].concat());
+    assert_eq!((table.codec, untold.len()), (Codec::Unknown, 2), "{untold:?}");
+    assert_eq!(table.frames[4].depends_on, [2], "each on the one before");
+}
+
+#[test]
+fn a_jump_of_the_clock_does_not_turn_time_back() {
+    let (mut counter, mut bytes) = (0, tables(0x1b));
+    for ticks in [90_000, 93_600, 5_000_000, 5_003_600, 1_000, 4_600] {
+        bytes.extend(pes(VIDEO, &mut counter, (ticks, ticks), &slice(true, 3, 2)));
+    }
+    let (table, untold) = FrameTable::from_transport_stream(&bytes).expect("a film");
+    let times: Vec<u64> = table.frames.iter().map(|one| one.made.as_nanos() / 1_000_000).collect();
+    assert_eq!(times, [0, 40, 80, 120, 160, 200]);
+    assert_eq!(untold, ["jumps of the time stamps, after which time goes on as before: 2"]);
+}
+
+#[test]
+fn any_damage_gives_a_valid_table_or_an_error() {
+    let mut random = RandomStream::new(1, "damaged films");
+    let mut below = |most: usize| (random.next_u64() % most as u64) as usize;
+    let (mut read, whole) = (0, film());
+    for round in 0..4_000 {
+        let mut bytes = whole.clone();
+        let types = [0x1b, 0x24, 0x02, 0x42];
+        bytes.splice(..2 * PACKET, tables(types[round % 4]));
+        for _ in 0..below(30) {
+            let at = below(bytes.len());
+            // Most damage spares the sync bytes.
+            if at % PACKET != 0 || below(20) == 0 {
+                bytes[at] = below(256) as u8;
+            }
+        }
+        if below(4) == 0 {
+            bytes.drain(below(bytes.len() / PACKET) * PACKET..);
+        }
+        if let Ok((table, _)) = FrameTable::from_transport_stream(&bytes) {
+            assert_eq!(table.check(), Ok(()));
+            read += 1;
+        }
+    }
+    assert!((1_000..3_900).contains(&read), "{read} of 4,000 are still films");
+}
+
+#[test]
+fn slices_of_any_bytes_are_marks_or_none() {
+    let mut random = RandomStream::new(2, "slices");
+    let mut found = 0;
+    for codec in [Codec::H264, Codec::Hevc] {
+        let mut reader = MarkReader::new(codec);
+        for _ in 0..20_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..1 + random.next_u64() % 4 {
+                bytes.extend([0, 0, 1]);
+                let length = random.next_u64() % 24;
+                bytes.extend(
+                    (0..length).map(|_| (random.next_u64() >> (random.next_u64() % 60)) as u8),
+                );
+            }
+            let Some(marks) = reader.read(&bytes, false) else { continue };
+            found += 1;
+            assert!(!marks.is_key || marks.refers == Refers::Nothing);
+            assert!(marks.layer < 7);
+        }
+    }
+    assert!(found > 4_000, "{found}");
+}

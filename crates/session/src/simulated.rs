@@ -1,0 +1,473 @@
+//! Both ends of a stream in virtual time: what [`Sender`](crate::Sender) and
+//! [`Receiver`](crate::Receiver) do, without sockets, threads and a clock.
+//!
+//! Packetizer, endpoints, messages, reports and depacketizer are those of the two programs; the
+//! handshake, reconnection and its pauses are theirs, too.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::{Bytes, BytesMut};
+use ontempo_foundation::{Duration, RandomStream, Time};
+use ontempo_media::{
+    Depacketizer, DepacketizerOptions, Packetizer, PacketizerOptions, RestoredDatagram, Unit,
+};
+use ontempo_transport::{
+    ConnectionId, Delivery, DeliveryOrder, EcnCodepoint, Endpoint, Event, FlowConfig, FlowId,
+    Identity, Outgoing, Poll, Reliability, Source, Token, Trust,
+};
+
+use crate::configuration;
+use crate::message::{self, Content, Label, REPORTS, Report};
+use crate::sink::{is_usable, release};
+
+/// Pause before connecting again: the first, and the maximum to which it doubles; as the sender's.
+const MIN_BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(4);
+
+/// Memory of queued units beyond which a live sender drops some: the command's default.
+const BACKLOG: usize = 8_000_000;
+
+/// Units whose numbers in the flow are stored, to translate dependencies.
+const MAX_NUMBERS: usize = 4096;
+
+/// From one report of the receiver to the next.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+const SENDER: SocketAddr = address(1);
+const RECEIVER: SocketAddr = address(2);
+
+const fn address(host: u8) -> SocketAddr {
+    SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 4433))
+}
+
+/// How the stream is sent.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// Deadline of units, and delay from the source to the receiver's output.
+    pub latency: Duration,
+    /// The order in which units are delivered.
+    pub order: DeliveryOrder,
+    /// Whether, and for how long, lost packets are sent again.
+    pub reliability: Reliability,
+    /// Congestion control of the sender.
+    pub congestion: ontempo_transport::Congestion,
+}
+
+/// Why a stream cannot be set up: its certificate, or its trust.
+#[derive(Debug)]
+pub struct SetupError(String);
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// An end of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// `ontempo send`.
+    Sender,
+    /// `ontempo receive`.
+    Receiver,
+}
+
+/// A datagram that an end sends.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// UDP payload.
+    pub data: Vec<u8>,
+    /// ECN-capable.
+    pub is_ecn_capable: bool,
+}
+
+/// A unit that waits for its connection or for room in its flow.
+struct Waiting {
+    unit: Unit,
+    queued: Time,
+}
+
+/// An endpoint, and the datagrams that it has made.
+struct Side {
+    endpoint: Endpoint,
+    wake: Time,
+    out: VecDeque<Datagram>,
+    scratch: Vec<u8>,
+}
+
+impl Side {
+    fn new(options: &StreamOptions, seed: u64, name: &str) -> Self {
+        let mut random = RandomStream::new(seed, name);
+        let mut bytes = [0; 32];
+        for chunk in bytes.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&random.next_u64().to_be_bytes());
+        }
+        let configuration =
+            ontempo_transport::Configuration { congestion: options.congestion, ..configuration() };
+        let endpoint = Endpoint::new(configuration, bytes);
+        Self { endpoint, wake: Time::NEVER, out: VecDeque::new(), scratch: Vec::new() }
+    }
+
+    /// Collects what the endpoint sends now.
+    fn flush(&mut self, now: Time) {
+        loop {
+            match self.endpoint.poll_transmit(now, &mut self.scratch) {
+                Poll::Transmit(transmit) => {
+                    let segment = transmit.segment.unwrap_or(transmit.size).max(1);
+                    for data in self.scratch[..transmit.size].chunks(segment) {
+                        let is_ecn_capable = transmit.ecn.is_some();
+                        self.out.push_back(Datagram { data: data.to_vec(), is_ecn_capable });
+                    }
+                }
+                Poll::WaitUntil(at) => {
+                    self.wake = at;
+                    return;
+                }
+                Poll::Idle => {
+                    self.wake = Time::NEVER;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The sender's connection.
+#[derive(Default)]
+struct Sending {
+    connection: Option<ConnectionId>,
+    flow: Option<FlowId>,
+    /// Numbers of units in the flow, by their numbers in the stream.
+    numbers: BTreeMap<u64, u64>,
+    /// When it connects again.
+    again: Option<Time>,
+    backoff: Duration,
+    connections: u64,
+}
+
+/// The receiver's connection: the last that opened a flow.
+#[derive(Default)]
+struct Receiving {
+    stream: Option<(ConnectionId, FlowId)>,
+    reports: Option<FlowId>,
+    report_due: Option<Time>,
+    report: Report,
+}
+
+/// Both ends of a stream.
+///
+/// A driver calls [`push`](Self::push) and [`receive`](Self::receive), and
+/// [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout); after each, it
+/// polls [`poll_transmit`](Self::poll_transmit) and [`poll_restored`](Self::poll_restored) until
+/// they have nothing more. Time must not go back.
+pub struct Stream {
+    options: StreamOptions,
+    label: Label,
+    trust: Trust,
+    sides: [Side; 2],
+    sending: Sending,
+    receiving: Receiving,
+    packetizer: Packetizer,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    depacketizer: Depacketizer,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Both programs, started at `now`: the receiver listens, the sender connects. All random choices
+    /// derive from `seed`, but for those of TLS, on which neither sizes nor times depend.
+    ///
+    /// # Errors
+    /// The receiver's certificate cannot be made.
+    pub fn new(now: Time, options: StreamOptions, seed: u64) -> Result<Self, SetupError> {
+        let failed = |error: &dyn fmt::Display| SetupError(error.to_string());
+        let identity = Identity::self_signed(&["receiver"]).map_err(|error| failed(&error))?;
+        let trust = Trust::Fingerprint(identity.fingerprint());
+        let mut sides = ["sender", "receiver"].map(|name| Side::new(&options, seed, name));
+        let listening = sides[1].endpoint.listen(&identity, Token::anyone());
+        listening.map_err(|error| failed(&error))?;
+        let mut random = RandomStream::new(seed, "session");
+        let session = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+        let label = Label { session, latency: options.latency, before: 0 };
+        let config = FlowConfig {
+            order: options.order,
+            reliability: options.reliability,
+            label: String::new(),
+        };
+        let release = release(&config, options.latency, true);
+        let mut stream = Self {
+            options,
+            label,
+            trust,
+            sides,
+            sending: Sending { backoff: MIN_BACKOFF, ..Sending::default() },
+            receiving: Receiving::default(),
+            packetizer: Packetizer::new(PacketizerOptions::default()),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            depacketizer: Depacketizer::new(DepacketizerOptions {
+                release,
+                ..DepacketizerOptions::default()
+            }),
+        };
+        stream.connect(now);
+        stream.work(now);
+        Ok(stream)
+    }
+
+    /// A datagram of the encoder reaches the sender.
+    pub fn push(&mut self, now: Time, datagram: &[u8]) {
+        self.packetizer.push(now, datagram);
+        self.work(now);
+    }
+
+    /// A datagram reaches an end. `is_marked`: with CE.
+    pub fn receive(&mut self, now: Time, end: End, datagram: &[u8], is_marked: bool) {
+        let (side, from) = match end {
+            End::Sender => (0, RECEIVER),
+            End::Receiver => (1, SENDER),
+        };
+        let ecn = if is_marked { EcnCodepoint::Ce } else { EcnCodepoint::Ect0 };
+        let source = Source { remote: from, local: None, ecn: Some(ecn) };
+        self.sides[side].endpoint.handle(now, source, BytesMut::from(datagram));
+        self.work(now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called; [`Time::NEVER`] if not at all.
+    pub fn next_timeout(&self) -> Time {
+        [
+            self.sides[0].wake,
+            self.sides[1].wake,
+            self.packetizer.next_timeout(),
+            self.depacketizer.next_timeout(),
+            self.sending.again.unwrap_or(Time::NEVER),
+            self.receiving.report_due.unwrap_or(Time::NEVER),
+        ]
+        .into_iter()
+        .min()
+        .unwrap_or(Time::NEVER)
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for side in &mut self.sides {
+            if side.wake <= now {
+                side.endpoint.handle_timeout(now);
+            }
+        }
+        if self.sending.again.is_some_and(|at| at <= now) {
+            self.connect(now);
+        }
+        self.packetizer.handle_timeout(now);
+        self.report(now);
+        self.work(now);
+    }
+
+    /// The next datagram that an end sends.
+    pub fn poll_transmit(&mut self) -> Option<(End, Datagram)> {
+        let [sender, receiver] = &mut self.sides;
+        if let Some(datagram) = sender.out.pop_front() {
+            return Some((End::Sender, datagram));
+        }
+        Some((End::Receiver, receiver.out.pop_front()?))
+    }
+
+    /// The next datagram that the receiver writes.
+    pub fn poll_restored(&mut self, now: Time) -> Option<RestoredDatagram> {
+        loop {
+            let restored = self.depacketizer.poll(now)?;
+            let report = &mut self.receiving.report;
+            if restored.is_whole {
+                report.whole_datagrams += 1;
+            } else if restored.data.is_empty() {
+                report.missing_datagrams += 1;
+            } else {
+                report.damaged_datagrams += 1;
+            }
+            if is_usable(&restored) {
+                return Some(restored);
+            }
+        }
+    }
+
+    fn connect(&mut self, now: Time) {
+        self.sending.again = None;
+        let endpoint = &mut self.sides[0].endpoint;
+        match endpoint.connect(now, RECEIVER, "receiver", &self.trust, Token::anyone()) {
+            Ok(connection) => self.sending.connection = Some(connection),
+            Err(_) => self.connect_later(now),
+        }
+    }
+
+    fn connect_later(&mut self, now: Time) {
+        (self.sending.connection, self.sending.flow) = (None, None);
+        self.sending.numbers.clear();
+        self.sending.again = Some(now + self.sending.backoff);
+        self.sending.backoff = (self.sending.backoff * 2).min(MAX_BACKOFF);
+    }
+
+    /// Handles events, and moves units and datagrams as far as they go.
+    fn work(&mut self, now: Time) {
+        while let Some(unit) = self.packetizer.poll() {
+            self.queue(now, unit);
+        }
+        // Events may make datagrams, and datagrams events.
+        loop {
+            self.sender_events(now);
+            self.receiver_events(now);
+            self.send_waiting(now);
+            let before = self.sides.each_ref().map(|side| side.out.len());
+            self.sides.iter_mut().for_each(|side| side.flush(now));
+            if before == self.sides.each_ref().map(|side| side.out.len()) {
+                return;
+            }
+        }
+    }
+
+    /// Queues a unit; where there is no room, the oldest of the least important go.
+    fn queue(&mut self, now: Time, unit: Unit) {
+        self.waiting_bytes += unit.memory();
+        self.waiting.push_back(Waiting { unit, queued: now });
+        while self.waiting_bytes > BACKLOG {
+            let least = self.waiting.iter().enumerate();
+            let least = least.min_by_key(|(place, waiting)| (waiting.unit.kind, *place));
+            let Some(place) = least.map(|(place, _)| place) else { return };
+            if let Some(dropped) = self.waiting.remove(place) {
+                self.waiting_bytes -= dropped.unit.memory();
+            }
+        }
+    }
+
+    fn sender_events(&mut self, now: Time) {
+        while let Some(event) = self.sides[0].endpoint.poll_event() {
+            match event {
+                Event::Connected { connection, .. }
+                    if Some(connection) == self.sending.connection =>
+                {
+                    self.open_flow(connection);
+                }
+                Event::FlowOpened { connection, flow, .. }
+                | Event::Readable { connection, flow } => {
+                    // Reports; nothing here reads them.
+                    if let Some(connection) = self.sides[0].endpoint.connection(connection) {
+                        while connection.receive(flow).is_some() {}
+                    }
+                }
+                Event::Closed { connection, .. } if Some(connection) == self.sending.connection => {
+                    self.connect_later(now);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn open_flow(&mut self, connection: ConnectionId) {
+        let label = Label { before: self.sending.connections, ..self.label }.to_string();
+        let StreamOptions { order, reliability, .. } = self.options;
+        let config = FlowConfig { order, reliability, label };
+        let connection = self.sides[0].endpoint.connection(connection);
+        self.sending.flow = connection.and_then(|connection| connection.open_flow(config).ok());
+        self.sending.backoff = MIN_BACKOFF;
+        self.sending.connections += 1;
+    }
+
+    fn send_waiting(&mut self, now: Time) {
+        let (Some(id), Some(flow)) = (self.sending.connection, self.sending.flow) else { return };
+        let Some(connection) = self.sides[0].endpoint.connection(id) else { return };
+        while let Some(waiting) = self.waiting.front() {
+            let unit = &waiting.unit;
+            let is_reliable = self.options.reliability == Reliability::Full;
+            let age = now.since(waiting.queued);
+            let lifetime = self.options.latency.saturating_sub(age);
+            let numbers = &self.sending.numbers;
+            let depends_on =
+                unit.dependencies.iter().filter_map(|on| numbers.get(on).copied()).collect();
+            let outgoing = Outgoing {
+                data: message::media(unit),
+                deadline: (!is_reliable).then(|| now + lifetime),
+                priority: unit.kind.priority(),
+                depends_on,
+            };
+            let Ok(number) = connection.send(now, flow, outgoing) else { return };
+            self.sending.numbers.insert(unit.id, number);
+            if self.sending.numbers.len() > MAX_NUMBERS {
+                self.sending.numbers.pop_first();
+            }
+            self.waiting_bytes -= unit.memory();
+            self.waiting.pop_front();
+        }
+    }
+
+    fn receiver_events(&mut self, now: Time) {
+        while let Some(event) = self.sides[1].endpoint.poll_event() {
+            match event {
+                Event::FlowOpened { connection, flow, .. } => {
+                    self.receiving.stream = Some((connection, flow));
+                    let config = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
+                    let opened = self.sides[1].endpoint.connection(connection);
+                    self.receiving.reports =
+                        opened.and_then(|connection| connection.open_flow(config).ok());
+                    self.receiving.report_due = Some(now + REPORT_EVERY);
+                }
+                Event::Closed { connection, .. }
+                    if self.receiving.stream.is_some_and(|(id, _)| id == connection) =>
+                {
+                    (self.receiving.stream, self.receiving.report_due) = (None, None);
+                }
+                _ => {}
+            }
+        }
+        let Some((id, flow)) = self.receiving.stream else { return };
+        while let Some(delivery) =
+            self.sides[1].endpoint.connection(id).and_then(|connection| connection.receive(flow))
+        {
+            let Delivery::Unit(unit) = delivery else { continue };
+            match message::read(&unit.data) {
+                Ok(Content::Unit(unit)) => self.depacketizer.push(now, &unit),
+                Ok(Content::Gap(datagrams)) => {
+                    datagrams.into_iter().for_each(|one| self.depacketizer.abandon(one));
+                }
+                Ok(Content::End { .. }) | Err(_) => {}
+            }
+        }
+    }
+
+    fn report(&mut self, now: Time) {
+        if self.receiving.report_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.receiving.report_due = Some(now + REPORT_EVERY);
+        let (Some((id, stream)), Some(flow)) = (self.receiving.stream, self.receiving.reports)
+        else {
+            return;
+        };
+        let Some(connection) = self.sides[1].endpoint.connection(id) else { return };
+        let mut report = self.receiving.report;
+        if let Some(statistics) = connection.receive_statistics(now, stream) {
+            report = Report {
+                units: statistics.units,
+                bytes: statistics.bytes,
+                late_units: statistics.late,
+                dropped_units: statistics.dropped,
+                mean_delay_s: statistics.delay.mean().as_secs_f64(),
+                max_delay_s: statistics.delay.max.as_secs_f64(),
+                ..report
+            };
+        }
+        if let Ok(text) = serde_json::to_vec(&report) {
+            let unit = Outgoing { data: Bytes::from(text), ..Outgoing::default() };
+            // A full queue: the next report has the sums, too.
+            let _ = connection.send(now, flow, unit);
+        }
+    }
+}
