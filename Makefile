@@ -57,8 +57,9 @@ test: machine ## Run every check and every test, and count them.
 every-test: check-format lint test-rust test-fuzz check-portable check-rustdoc check-docs test-python check-claims
 
 .PHONY: bench
-bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
+bench: machine ## Measure speed beside ns-2, with many flows, with films; memory.
 	cargo bench $(FEATURES) -p ontempo-cli --bench against_ns2
+	cargo bench -p ontempo-simulator --bench carriers
 
 .PHONY: bench-emulator
 bench-emulator: machine ## Measure how exact the emulated network is, as root.
@@ -83,6 +84,10 @@ lint: build ## Run clippy, ruff and mypy.
 	$(call step,lint)
 	scripts/check-features $(FEATURES)
 	$(BIN)/python scripts/check-dependencies
+	@for folder in $(FUZZ); do \
+		cargo metadata --locked --format-version 1 --manifest-path "$$folder/Cargo.toml" > target/metadata || { \
+			echo "$$folder/Cargo.lock is old: run cargo update --workspace there"; exit 1; }; \
+	done
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy

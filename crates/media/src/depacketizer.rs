@@ -253,7 +253,8 @@ impl Depacketizer {
         let count =
             if is_whole { &mut self.statistics.whole } else { &mut self.statistics.partial };
         *count += 1;
-        let data = slot.pieces.into_values().flatten().collect();
+        let pieces: Vec<_> = slot.pieces.into_values().collect();
+        let data = pieces.concat();
         Some(RestoredDatagram { datagram: number, data, is_whole })
     }
 

@@ -53,8 +53,8 @@ pub struct Film {
     counts: BTreeMap<u16, u64>,
     /// Packets of each frame.
     packets_of_frame: Vec<u32>,
-    /// When the last of them is sent.
-    last_of_frame: Vec<Duration>,
+    /// The first and the last datagram with one of them.
+    datagrams_of_frame: Vec<(u32, u32)>,
 }
 
 impl Film {
@@ -89,18 +89,19 @@ impl Film {
             }
         }
         let mut packets_of_frame = vec![0; table.frames.len()];
-        let mut last_of_frame = vec![Duration::ZERO; table.frames.len()];
-        for datagram in &datagrams {
+        let mut datagrams_of_frame = vec![(u32::MAX, 0); table.frames.len()];
+        for (number, datagram) in (0u32..).zip(&datagrams) {
             let first = datagram.first as usize;
             for frame in &muxed.frame[first..first + usize::from(datagram.packets)] {
                 let frame = *frame as usize;
                 if frame < table.frames.len() {
                     packets_of_frame[frame] += 1;
-                    last_of_frame[frame] = datagram.at;
+                    let (first, last) = &mut datagrams_of_frame[frame];
+                    (*first, *last) = (number.min(*first), number);
                 }
             }
         }
-        Self { table, muxed, datagrams, counts, packets_of_frame, last_of_frame }
+        Self { table, muxed, datagrams, counts, packets_of_frame, datagrams_of_frame }
     }
 
     /// The mean rate of its transport packets.
@@ -148,7 +149,36 @@ impl Film {
     pub fn last_datagram_of(&self, frame: u64) -> Option<Duration> {
         let each = self.table.frames.len() as u64;
         let place = frame.checked_rem(each)? as usize;
-        Some(self.period() * (frame / each) + *self.last_of_frame.get(place)?)
+        let (_, last) = self.datagrams_of_frame.get(place)?;
+        Some(self.period() * (frame / each) + self.datagrams.get(*last as usize)?.at)
+    }
+
+    /// The datagrams without which what datagram `number` has of frames cannot be decoded: those of the
+    /// frames that these depend on. Written into `needed`; each is before `number`.
+    pub fn needed_by(&self, number: u64, needed: &mut Vec<u64>) {
+        needed.clear();
+        let each = self.datagrams.len() as u64;
+        let Some(place) = number.checked_rem(each).and_then(|place| u32::try_from(place).ok())
+        else {
+            return;
+        };
+        let frames_of = |place: u32| {
+            let datagram = &self.datagrams[place as usize];
+            let first = datagram.first as usize;
+            self.muxed.frame[first..first + usize::from(datagram.packets)].iter().copied()
+        };
+        let mut before = None;
+        for frame in frames_of(place).filter(|frame| *frame != NO_FRAME) {
+            if before.replace(frame) == Some(frame) {
+                continue;
+            }
+            for on in &self.table.frames[frame as usize].depends_on {
+                let (first, last) = self.datagrams_of_frame[*on as usize];
+                let datagrams = (first..last.saturating_add(1).min(place))
+                    .filter(|datagram| frames_of(*datagram).any(|frame| frame == *on));
+                needed.extend(datagrams.map(|datagram| number - u64::from(place - datagram)));
+            }
+        }
     }
 
     /// How many of its transport packets are stuffing.

@@ -3,7 +3,7 @@
 //! Its headers, times and marks are those of a film; what they frame are bytes without meaning. A
 //! packetizer finds the same frames in it, and a program can carry it over a network.
 
-use ontempo_foundation::{Duration, Rate};
+use ontempo_foundation::{Bytes, Duration, Rate};
 
 use super::frames::{Codec, Frame, FrameKind, FrameTable};
 use super::ts::{PACKET, SYNC};
@@ -74,24 +74,58 @@ pub(crate) fn mux(table: &FrameTable, sending: &Sending) -> Muxed {
     let mut mux = Mux {
         codec: table.codec,
         sending,
-        decoding: Duration::ZERO,
+        decoding: longest_wait(table, sending),
         muxed: Muxed::default(),
         counters: [0; 4],
         free: Duration::ZERO,
         tables_due: Duration::ZERO,
     };
-    // Twice: the first time tells how long a frame may wait for its last packet.
-    mux.all(table);
-    let waited = |(due, frame): (&Duration, &u32)| {
-        let frame = table.frames.get(*frame as usize)?;
-        Some(due.saturating_sub(frame.made))
-    };
-    let muxed = std::mem::take(&mut mux.muxed);
-    let decoding = muxed.due.iter().zip(&muxed.frame).filter_map(waited).max();
-    mux.decoding = decoding.unwrap_or_default();
-    (mux.counters, mux.free, mux.tables_due) = ([0; 4], Duration::ZERO, Duration::ZERO);
     mux.all(table);
     mux.muxed
+}
+
+impl FrameTable {
+    /// Transport packets of its stream, tables among them and stuffing not.
+    pub fn transport_packets(&self) -> u64 {
+        batches(self).map(|batch| batch.packets).sum()
+    }
+}
+
+/// Packets that are ready together: those of a frame, behind tables where these are due.
+struct Batch {
+    ready: Duration,
+    packets: u64,
+}
+
+fn batches(table: &FrameTable) -> impl Iterator<Item = Batch> + '_ {
+    let mut tables_due = Duration::ZERO;
+    table.frames.iter().map(move |frame| {
+        let has_tables = frame.made >= tables_due;
+        if has_tables {
+            tables_due = frame.made + TABLES_EVERY;
+        }
+        let size = (frame.size as usize).max(marks(table.codec, frame.kind).len());
+        let size = size + pes_header(frame, Duration::ZERO).len();
+        let clock = if frame.kind == FrameKind::Sound { 0 } else { CLOCK_FIELD };
+        let packets = (size + clock).div_ceil(ROOM) + if has_tables { 2 } else { 0 };
+        Batch { ready: frame.made, packets: packets as u64 }
+    })
+}
+
+/// How long a frame may wait for its last packet to leave.
+fn longest_wait(table: &FrameTable, sending: &Sending) -> Duration {
+    let Sending::Paced { rate, stuffing } = sending else { return Duration::ZERO };
+    let step = rate.time_to_send(Bytes::new(PACKET as u64));
+    let (mut free, mut longest) = (Duration::ZERO, Duration::ZERO);
+    for Batch { ready, packets } in batches(table) {
+        if *stuffing && free < ready && step > Duration::ZERO {
+            free += step * (ready.saturating_sub(free).as_nanos() / step.as_nanos());
+        }
+        let last = free.max(ready) + step * (packets - 1);
+        free = last + step;
+        longest = longest.max(last.saturating_sub(ready));
+    }
+    longest
 }
 
 impl Mux<'_> {
@@ -113,7 +147,7 @@ impl Mux<'_> {
             Sending::Paced { rate, .. } => {
                 self.stuff_until(ready);
                 let due = self.free.max(ready);
-                self.free = due + rate.time_to_send(ontempo_foundation::Bytes::new(PACKET as u64));
+                self.free = due + rate.time_to_send(Bytes::new(PACKET as u64));
                 due
             }
         };
@@ -125,7 +159,7 @@ impl Mux<'_> {
     /// Null packets from where the last packet ends until `time`, if there is stuffing.
     fn stuff_until(&mut self, time: Duration) {
         let Sending::Paced { rate, stuffing: true } = self.sending else { return };
-        let step = rate.time_to_send(ontempo_foundation::Bytes::new(PACKET as u64));
+        let step = rate.time_to_send(Bytes::new(PACKET as u64));
         let mut packet = [0xff; PACKET];
         packet[..4].copy_from_slice(&head(NULL_PID, false, false, 0));
         while self.free + step <= time {
@@ -297,4 +331,30 @@ fn checksum(bytes: &[u8]) -> u32 {
             sum << 1 ^ if sum & 0x8000_0000 != 0 { 0x04c1_1db7 } else { 0 }
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GeneratorParameters, generate};
+
+    #[test]
+    fn packets_and_the_longest_wait_are_known_before_the_stream_is_made() {
+        let table = generate(&GeneratorParameters::default()).expect("the defaults are possible");
+        for sending in [
+            Sending::Bursts,
+            Sending::Paced { rate: Rate::from_bits_per_sec(5_000_000), stuffing: false },
+            Sending::Paced { rate: Rate::from_bits_per_sec(5_000_000), stuffing: true },
+            Sending::Paced { rate: Rate::from_bits_per_sec(50_000_000), stuffing: true },
+        ] {
+            let muxed = mux(&table, &sending);
+            let pids = muxed.bytes.chunks_exact(PACKET).filter_map(crate::ts::header);
+            let packets = pids.filter(|header| header.pid != NULL_PID).count() as u64;
+            assert_eq!(packets, table.transport_packets(), "{sending:?}");
+            let waits = muxed.due.iter().zip(&muxed.frame).filter_map(|(due, frame)| {
+                Some(due.saturating_sub(table.frames.get(*frame as usize)?.made))
+            });
+            assert_eq!(waits.max(), Some(longest_wait(&table, &sending)), "{sending:?}");
+        }
+    }
 }

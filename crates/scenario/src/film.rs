@@ -2,8 +2,7 @@
 
 use ontempo_foundation::Rate;
 use ontempo_media::{
-    Codec, Film, FrameTable, FrameTableError, GeneratedSound, GeneratorError, GeneratorParameters,
-    Sending,
+    Codec, Film, FrameTable, GeneratedSound, GeneratorError, GeneratorParameters, Sending,
 };
 
 use crate::model::{Application, GeneratedFilm, MediaCodec, MediaSending};
@@ -17,23 +16,75 @@ pub(crate) const MAX_STREAM_BYTES: u64 = 512 << 20;
 /// The most frames of a film that is made up.
 pub(crate) const MAX_GENERATED: f64 = 1e6;
 
-/// Bytes of a transport packet, and of a frame in one at most, in bytes.
+/// Bytes of a transport packet.
 const PACKET: u64 = 188;
-const PAYLOAD: u64 = 176;
 
-/// What the transport stream of a film takes, in bytes, at most.
-pub(crate) fn stream_bytes(table: &FrameTable, sending: &Sending) -> u64 {
-    let packets = |size: u32| (u64::from(size) + PACKET).div_ceil(PAYLOAD);
-    let frames = table.frames.iter().map(|frame| packets(frame.size) * PACKET).sum::<u64>();
-    // Two packets of tables ten times a second.
-    let tables = (table.period.as_secs_f64() * 20.0).ceil() as u64 * PACKET;
-    let stuffing = match sending {
-        Sending::Paced { rate, stuffing: true } => {
-            (rate.as_bits_per_sec() as f64 / 8.0 * table.period.as_secs_f64()).ceil() as u64
-        }
-        _ => 0,
+/// A film before its transport stream is made.
+pub(crate) struct Plan {
+    table: FrameTable,
+    /// The rate of its transport packets, tables among them and stuffing not.
+    pub(crate) needed: Rate,
+    sending: Sending,
+}
+
+/// The plan of an application; `None` for others, and where files are not read yet.
+///
+/// # Errors
+/// The field that is wrong, and why.
+pub(crate) fn plan(application: &Application) -> Option<Result<Plan, (&'static str, String)>> {
+    let Application::Media { frames_text, generate, sending, mux_rate, stuffing, .. } = application
+    else {
+        return None;
     };
-    frames.saturating_add(tables).saturating_add(stuffing)
+    let table = match (frames_text, generate) {
+        (Some(text), _) => {
+            FrameTable::read_csv(text).map_err(|error| ("frames-text", error.to_string()))
+        }
+        (_, Some(film)) => generated(film).map_err(|error| ("generate", error.to_string())),
+        (None, None) => return None,
+    };
+    Some(table.map(|table| Plan::new(table, *sending, *mux_rate, *stuffing)))
+}
+
+impl Plan {
+    fn new(
+        table: FrameTable,
+        sending: MediaSending,
+        mux_rate: Option<Rate>,
+        stuffing: bool,
+    ) -> Self {
+        let bits = (table.transport_packets() * PACKET * 8) as f64;
+        let needed = Rate::from_bits_per_sec((bits / table.period.as_secs_f64()).ceil() as u64);
+        let default = needed.as_bits_per_sec().saturating_mul(PACED_PERCENT) / 100;
+        let sending = match sending {
+            MediaSending::Bursts => Sending::Bursts,
+            MediaSending::Paced => {
+                let rate = mux_rate.unwrap_or_else(|| Rate::from_bits_per_sec(default));
+                Sending::Paced { rate, stuffing }
+            }
+        };
+        Self { table, needed, sending }
+    }
+
+    /// Bytes that a round of its transport stream takes, at most.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        let stuffing = match self.sending {
+            Sending::Paced { rate, stuffing: true } => {
+                let bits = rate.as_bits_per_sec() as f64 * self.table.period.as_secs_f64();
+                (bits / 8.0).ceil() as u64
+            }
+            _ => 0,
+        };
+        (self.table.transport_packets() * PACKET).saturating_add(stuffing)
+    }
+
+    /// The rate at which it is given to the transport, in the mean, stuffing counted.
+    pub(crate) fn offered(&self) -> Rate {
+        match self.sending {
+            Sending::Paced { rate, stuffing: true } => rate.max(self.needed),
+            _ => self.needed,
+        }
+    }
 }
 
 /// About how many frames a film that is made up has.
@@ -43,13 +94,8 @@ pub(crate) fn generated_frames(film: &GeneratedFilm) -> f64 {
     film.duration.as_secs_f64() * (film.picture_rate.max(0.0) + sound)
 }
 
-/// Reads a table of frames.
-pub(crate) fn table(text: &str) -> Result<FrameTable, FrameTableError> {
-    FrameTable::read_csv(text)
-}
-
 /// Makes a film up.
-pub(crate) fn generated(film: &GeneratedFilm) -> Result<FrameTable, GeneratorError> {
+fn generated(film: &GeneratedFilm) -> Result<FrameTable, GeneratorError> {
     let sound = GeneratedSound { rate: film.sound, ..GeneratedSound::default() };
     ontempo_media::generate(&GeneratorParameters {
         codec: match film.codec {
@@ -70,41 +116,10 @@ pub(crate) fn generated(film: &GeneratedFilm) -> Result<FrameTable, GeneratorErr
     })
 }
 
-/// The mean rate of a film's transport packets, tables among them and stuffing not.
-pub(crate) fn mean_rate(table: &FrameTable) -> Rate {
-    Film::new(table.clone(), &Sending::Bursts).mean_rate()
-}
-
 /// The film of an application; `None` for others, or where its table cannot be read.
 pub fn of(application: &Application) -> Option<Film> {
-    let Application::Media { frames_text, generate, sending, mux_rate, stuffing, .. } = application
-    else {
-        return None;
-    };
-    let table = match (frames_text, generate) {
-        (Some(text), _) => table(text).ok()?,
-        (None, Some(film)) => generated(film).ok()?,
-        (None, None) => return None,
-    };
-    let sending = sent(&table, *sending, *mux_rate, *stuffing);
-    Some(Film::new(table, &sending))
-}
-
-/// How a film is sent.
-pub(crate) fn sent(
-    table: &FrameTable,
-    sending: MediaSending,
-    mux_rate: Option<Rate>,
-    stuffing: bool,
-) -> Sending {
-    match sending {
-        MediaSending::Bursts => Sending::Bursts,
-        MediaSending::Paced => {
-            let mean = || mean_rate(table).as_bits_per_sec().saturating_mul(PACED_PERCENT) / 100;
-            let rate = mux_rate.unwrap_or_else(|| Rate::from_bits_per_sec(mean()));
-            Sending::Paced { rate, stuffing }
-        }
-    }
+    let plan = plan(application)?.ok()?;
+    Some(Film::new(plan.table, &plan.sending))
 }
 
 #[cfg(test)]
@@ -114,14 +129,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_on_a_stream_is_above_what_it_takes() {
+    fn a_plan_knows_what_the_stream_takes() {
         let table = generated(&GeneratedFilm::default()).expect("the defaults are possible");
-        for sending in [MediaSending::Bursts, MediaSending::Paced] {
-            let sending = sent(&table, sending, None, sending == MediaSending::Paced);
-            let film = Film::new(table.clone(), &sending);
-            let bits = film.mean_rate().as_bits_per_sec() as f64 * film.period().as_secs_f64();
-            let share = stream_bytes(&table, &sending) as f64 / (bits / 8.0);
-            assert!((1.0..2.5).contains(&share), "{share}");
+        for (sending, stuffing) in [
+            (MediaSending::Bursts, false),
+            (MediaSending::Paced, false),
+            (MediaSending::Paced, true),
+        ] {
+            let plan = Plan::new(table.clone(), sending, None, stuffing);
+            let (bytes, offered) = (plan.stream_bytes(), plan.offered().as_bits_per_sec() as f64);
+            let film = Film::new(plan.table, &plan.sending);
+            let mean = film.mean_rate().as_bits_per_sec() as f64;
+            assert!((offered / mean - 1.0).abs() < 0.01, "{offered} {mean}");
+            let taken = (mean * film.period().as_secs_f64() / 8.0).ceil() as u64;
+            if stuffing {
+                assert!((taken..3 * taken).contains(&bytes), "{bytes} {taken}");
+            } else {
+                assert!(bytes.abs_diff(taken) <= 188, "{bytes} {taken}");
+            }
         }
     }
 

@@ -76,11 +76,13 @@ impl Format {
             Self::Csv => read_csv(text).map(|_| ()),
             Self::Mahimahi => read_mahimahi(text).map(|_| ()),
             Self::Light => read_light(text).map(|_| ()),
-            Self::Frames | Self::Film => crate::film::table(text).map(|_| ()).map_err(|error| {
-                let (line, text) = (error.line, error.to_string());
-                let what = text.strip_prefix(&format!("line {line}: ")).unwrap_or(&text);
-                TraceError { line, what: what.to_owned() }
-            }),
+            Self::Frames | Self::Film => {
+                ontempo_media::FrameTable::read_csv(text).map(|_| ()).map_err(|error| {
+                    let (line, text) = (error.line, error.to_string());
+                    let what = text.strip_prefix(&format!("line {line}: ")).unwrap_or(&text);
+                    TraceError { line, what: what.to_owned() }
+                })
+            }
         }
     }
 

@@ -97,6 +97,8 @@ struct Side {
     wake: Time,
     out: VecDeque<Datagram>,
     scratch: Vec<u8>,
+    /// Something has happened since it was last asked for datagrams.
+    is_touched: bool,
 }
 
 impl Side {
@@ -109,11 +111,19 @@ impl Side {
         let configuration =
             ontempo_transport::Configuration { congestion: options.congestion, ..configuration() };
         let endpoint = Endpoint::new(configuration, bytes);
-        Self { endpoint, wake: Time::NEVER, out: VecDeque::new(), scratch: Vec::new() }
+        let (wake, out, scratch) = (Time::NEVER, VecDeque::new(), Vec::new());
+        Self { endpoint, wake, out, scratch, is_touched: true }
+    }
+
+    /// The endpoint, to which something is done.
+    fn touch(&mut self) -> &mut Endpoint {
+        self.is_touched = true;
+        &mut self.endpoint
     }
 
     /// Collects what the endpoint sends now.
     fn flush(&mut self, now: Time) {
+        self.is_touched = false;
         loop {
             match self.endpoint.poll_transmit(now, &mut self.scratch) {
                 Poll::Transmit(transmit) => {
@@ -232,14 +242,14 @@ impl Stream {
     }
 
     /// A datagram reaches an end. `is_marked`: with CE.
-    pub fn receive(&mut self, now: Time, end: End, datagram: &[u8], is_marked: bool) {
+    pub fn receive(&mut self, now: Time, end: End, datagram: Vec<u8>, is_marked: bool) {
         let (side, from) = match end {
             End::Sender => (0, RECEIVER),
             End::Receiver => (1, SENDER),
         };
         let ecn = if is_marked { EcnCodepoint::Ce } else { EcnCodepoint::Ect0 };
         let source = Source { remote: from, local: None, ecn: Some(ecn) };
-        self.sides[side].endpoint.handle(now, source, BytesMut::from(datagram));
+        self.sides[side].touch().handle(now, source, BytesMut::from(Bytes::from(datagram)));
         self.work(now);
     }
 
@@ -262,7 +272,7 @@ impl Stream {
     pub fn handle_timeout(&mut self, now: Time) {
         for side in &mut self.sides {
             if side.wake <= now {
-                side.endpoint.handle_timeout(now);
+                side.touch().handle_timeout(now);
             }
         }
         if self.sending.again.is_some_and(|at| at <= now) {
@@ -302,8 +312,8 @@ impl Stream {
 
     fn connect(&mut self, now: Time) {
         self.sending.again = None;
-        let endpoint = &mut self.sides[0].endpoint;
-        match endpoint.connect(now, RECEIVER, "receiver", &self.trust, Token::anyone()) {
+        match self.sides[0].touch().connect(now, RECEIVER, "receiver", &self.trust, Token::anyone())
+        {
             Ok(connection) => self.sending.connection = Some(connection),
             Err(_) => self.connect_later(now),
         }
@@ -322,15 +332,20 @@ impl Stream {
             self.queue(now, unit);
         }
         // Events may make datagrams, and datagrams events.
+        let mut touched = self.sides.each_ref().map(|side| side.is_touched);
         loop {
-            self.sender_events(now);
-            self.receiver_events(now);
+            if touched[0] {
+                self.sender_events(now);
+            }
+            if touched[1] {
+                self.receiver_events(now);
+            }
             self.send_waiting(now);
-            let before = self.sides.each_ref().map(|side| side.out.len());
-            self.sides.iter_mut().for_each(|side| side.flush(now));
-            if before == self.sides.each_ref().map(|side| side.out.len()) {
+            touched = self.sides.each_ref().map(|side| side.is_touched);
+            if touched == [false; 2] {
                 return;
             }
+            self.sides.iter_mut().filter(|side| side.is_touched).for_each(|side| side.flush(now));
         }
     }
 
@@ -359,7 +374,7 @@ impl Stream {
                 Event::FlowOpened { connection, flow, .. }
                 | Event::Readable { connection, flow } => {
                     // Reports; nothing here reads them.
-                    if let Some(connection) = self.sides[0].endpoint.connection(connection) {
+                    if let Some(connection) = self.sides[0].touch().connection(connection) {
                         while connection.receive(flow).is_some() {}
                     }
                 }
@@ -375,7 +390,7 @@ impl Stream {
         let label = Label { before: self.sending.connections, ..self.label }.to_string();
         let StreamOptions { order, reliability, .. } = self.options;
         let config = FlowConfig { order, reliability, label };
-        let connection = self.sides[0].endpoint.connection(connection);
+        let connection = self.sides[0].touch().connection(connection);
         self.sending.flow = connection.and_then(|connection| connection.open_flow(config).ok());
         self.sending.backoff = MIN_BACKOFF;
         self.sending.connections += 1;
@@ -383,7 +398,8 @@ impl Stream {
 
     fn send_waiting(&mut self, now: Time) {
         let (Some(id), Some(flow)) = (self.sending.connection, self.sending.flow) else { return };
-        let Some(connection) = self.sides[0].endpoint.connection(id) else { return };
+        let Side { endpoint, is_touched, .. } = &mut self.sides[0];
+        let Some(connection) = endpoint.connection(id) else { return };
         while let Some(waiting) = self.waiting.front() {
             let unit = &waiting.unit;
             let is_reliable = self.options.reliability == Reliability::Full;
@@ -399,6 +415,7 @@ impl Stream {
                 depends_on,
             };
             let Ok(number) = connection.send(now, flow, outgoing) else { return };
+            *is_touched = true;
             self.sending.numbers.insert(unit.id, number);
             if self.sending.numbers.len() > MAX_NUMBERS {
                 self.sending.numbers.pop_first();
@@ -414,7 +431,7 @@ impl Stream {
                 Event::FlowOpened { connection, flow, .. } => {
                     self.receiving.stream = Some((connection, flow));
                     let config = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
-                    let opened = self.sides[1].endpoint.connection(connection);
+                    let opened = self.sides[1].touch().connection(connection);
                     self.receiving.reports =
                         opened.and_then(|connection| connection.open_flow(config).ok());
                     self.receiving.report_due = Some(now + REPORT_EVERY);
@@ -428,9 +445,10 @@ impl Stream {
             }
         }
         let Some((id, flow)) = self.receiving.stream else { return };
-        while let Some(delivery) =
-            self.sides[1].endpoint.connection(id).and_then(|connection| connection.receive(flow))
-        {
+        let Side { endpoint, is_touched, .. } = &mut self.sides[1];
+        let Some(connection) = endpoint.connection(id) else { return };
+        while let Some(delivery) = connection.receive(flow) {
+            *is_touched = true;
             let Delivery::Unit(unit) = delivery else { continue };
             match message::read(&unit.data) {
                 Ok(Content::Unit(unit)) => self.depacketizer.push(now, &unit),
@@ -451,7 +469,7 @@ impl Stream {
         else {
             return;
         };
-        let Some(connection) = self.sides[1].endpoint.connection(id) else { return };
+        let Some(connection) = self.sides[1].touch().connection(id) else { return };
         let mut report = self.receiving.report;
         if let Some(statistics) = connection.receive_statistics(now, stream) {
             report = Report {

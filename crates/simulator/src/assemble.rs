@@ -35,8 +35,8 @@ use ontempo_session::simulated::StreamOptions;
 use ontempo_transport::Reliability;
 
 use crate::agents::{
-    Adu, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain, Receiver,
-    Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
+    Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain,
+    Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
 };
 use crate::errors::SetupError;
 use crate::fabric::Fabric;
@@ -273,6 +273,10 @@ fn ends_of(
             Some(Box::new(ontempo.map_err(|error| {
                 SetupError::not_simulated(name, "transport", &error.to_string())
             })?))
+        }
+        Transport::Adu(spec) => {
+            let order = delivery_order(spec.delivery);
+            Some(Box::new(Adus::new(Arc::clone(film), adu_ends(spec), order)))
         }
         Transport::Srt(spec) => {
             let max_bandwidth = match spec.max_bandwidth {

@@ -70,6 +70,7 @@ fn a_clean_path_shows_all_pictures_over_every_transport() {
         r#"kind = "srt", latency = "300 ms""#,
         r#"kind = "rist", buffer = "300 ms""#,
         r#"kind = "ontempo", latency = "300 ms""#,
+        r#"kind = "adu", interval = "0 s", window = "200 packets""#,
     ] {
         let results = run(transport, CLEAN, 1);
         let pictures = media(&results, "pictures", 1);
@@ -104,4 +105,25 @@ fn equal_seeds_give_equal_tables_and_other_seeds_others() {
         assert!(one == again, "{transport}");
         assert!(one != other, "{transport}");
     }
+}
+
+#[test]
+fn adus_bring_every_picture_and_those_in_order_bring_them_later() {
+    let carried = |delivery: &str| {
+        let transport = format!(
+            r#"kind = "adu", interval = "0 s", window = "200 packets", delivery = "{delivery}""#
+        );
+        let results = run(&transport, LOSSY, 1);
+        let pictures = media(&results, "pictures", 1);
+        let p50 = media(&results, "latency_p50_s", 1);
+        (pictures, media(&results, "decodable_pictures", 1), p50)
+    };
+    let in_order = carried("in-order");
+    let out_of_order = carried("out-of-order");
+    let partial = carried("partial-order");
+    assert!(out_of_order.1 >= in_order.1 && out_of_order.1 > 0.95 * out_of_order.0);
+    assert!(in_order.2 > out_of_order.2, "{} {}", in_order.2, out_of_order.2);
+    // A picture that waits for those it needs could not be decoded before them.
+    assert_eq!(partial.1, out_of_order.1);
+    assert!(partial.2 >= out_of_order.2);
 }

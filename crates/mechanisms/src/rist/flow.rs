@@ -11,7 +11,7 @@ const OFFSET_SAMPLES: usize = 2048;
 /// The place of the median in samples in descending order (`recalculate_clock_offset`).
 const MEDIAN: usize = OFFSET_SAMPLES.div_ceil(2) + 1;
 /// A gap as long as this is taken for a wrap of sequence numbers (`receiver_mark_missing`).
-const LONGEST_GAP: usize = SEQUENCES / 2;
+const MAX_GAP: usize = SEQUENCES / 2;
 /// Octets by which `missing_counter_max` divides (`init_peer_settings`).
 const ASSUMED_NACK: u64 = 28;
 /// Packets too late, or without a place, after which the flow begins anew.
@@ -198,7 +198,7 @@ impl Flow {
             self.count_full(media.sequence, packet_time, statistics);
             return;
         }
-        if media.timestamp < self.newest_timestamp && place >= LONGEST_GAP {
+        if media.timestamp < self.newest_timestamp && place >= MAX_GAP {
             // Its turn has passed. librist keeps it, and gives it out of order if nothing else is left.
             self.interval.received += 1;
             statistics.late += 1;
@@ -306,7 +306,7 @@ impl Flow {
     /// last packet and this one is missing, since evenly spread times between both.
     fn mark_missing(&mut self, now: Time, current: u16, packet_time: i128, wait: Duration) {
         let gap = current.wrapping_sub(self.last_found);
-        if usize::from(gap) > LONGEST_GAP {
+        if usize::from(gap) > MAX_GAP {
             return;
         }
         let last = self.slot(self.last_found).map_or(nanos(now), |slot| slot.packet_time);

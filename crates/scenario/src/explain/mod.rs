@@ -178,8 +178,9 @@ pub(crate) fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
             let mean = (interval.low + interval.high) / 2;
             Some(packet_of(group).get() as f64 * 8.0 / mean.as_secs_f64())
         }
-        Application::Media { .. } => crate::film::of(&group.application)
-            .map(|film| film.mean_rate().as_bits_per_sec() as f64),
+        Application::Media { .. } => crate::film::plan(&group.application)?
+            .ok()
+            .map(|plan| plan.offered().as_bits_per_sec() as f64),
         _ => None,
     }
 }

@@ -279,9 +279,9 @@ fn application(application: &Application) -> String {
             };
             format!("{count} ADUs{which}, each processed for {processing}")
         }
-        Application::Media { .. } => match crate::film::of(application) {
-            Some(film) => format!("a film of {}", film.mean_rate()),
-            None => "a film".to_owned(),
+        Application::Media { .. } => match crate::film::plan(application) {
+            Some(Ok(plan)) => format!("a film of {}", plan.offered()),
+            _ => "a film".to_owned(),
         },
         Application::Command { command, .. } => format!("the command `{}`", command.join(" ")),
     }

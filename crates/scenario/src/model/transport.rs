@@ -22,7 +22,7 @@ pub enum Transport {
     Tcp(TcpSpec),
     /// UDP.
     Udp {
-        /// Size of a packet on the wire, headers counted.
+        /// Size of a packet on the wire, headers counted. A film's packets have the size of their datagrams.
         #[serde(default = "defaults::packet")]
         packet: Bytes,
         /// The ECN code point of its packets. The flow does not react to marks.
@@ -212,7 +212,7 @@ pub enum SpacingIncrease {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AduSpec {
-    /// Size of an ADU on the wire, headers counted.
+    /// Size of an ADU on the wire, headers counted. A film's ADUs are its datagrams, each as large as it is.
     pub packet: Bytes,
     /// From one emission to the next; zero for as fast as the window allows.
     pub interval: Duration,

@@ -63,9 +63,10 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         "only a `command` opens its transport itself; write transport = { kind = \"tcp\" }"
     };
     findings.require(is_command == is_own, &path.key("transport").key("kind"), what);
-    let has_adus = matches!(group.application, Application::Adus { .. });
+    let has_adus =
+        matches!(group.application, Application::Adus { .. } | Application::Media { .. });
     if matches!(group.transport, Transport::Adu(_)) && !has_adus {
-        let what = "the ADU transport carries ADUs alone; write application = \
+        let what = "the ADU transport carries ADUs and films; write application = \
                     { kind = \"adus\", count = 1000 }";
         findings.add(&path.key("application").key("kind"), what);
     }

@@ -25,6 +25,9 @@ const MAX_RIST_BUFFER: Duration = Duration::from_secs(60);
 /// The longest latency that `ontempo receive` accepts.
 const MAX_ONTEMPO_LATENCY: Duration = Duration::from_secs(60);
 
+/// Bits of seven transport packets.
+const DATAGRAM_BITS: f64 = 7.0 * 188.0 * 8.0;
+
 pub(super) fn application(application: &Application, path: &FieldPath, findings: &mut Findings) {
     let Application::Media {
         file,
@@ -51,36 +54,19 @@ pub(super) fn application(application: &Application, path: &FieldPath, findings:
             format!("some {many:.0} frames are too many; it begins anew after at most 1000000");
         return findings.add(&path.key("generate").key("duration"), what);
     }
-    let table = match (frames_text, generate) {
-        (Some(text), _) => film::table(text).map_err(|error| ("frames-text", error.to_string())),
-        (_, Some(film)) => film::generated(film).map_err(|error| ("generate", error.to_string())),
-        // What is wrong with a file was told with its name.
-        _ => return,
-    };
-    let table = match table {
-        Ok(table) => table,
-        Err((field, what)) => return findings.add(&path.key(field), what),
+    let plan = match film::plan(application) {
+        Some(Ok(plan)) => plan,
+        Some(Err((field, what))) => return findings.add(&path.key(field), what),
+        // What is wrong with a file is reported with its name.
+        None => return,
     };
     let is_paced = *sending == MediaSending::Paced;
     let what = "only a paced film has a rate of its own; write sending = \"paced\", or remove it";
     findings.require(is_paced || mux_rate.is_none(), &path.key("mux-rate"), what);
     findings.require(is_paced || !stuffing, &path.key("stuffing"), what);
-    let bytes = |sending, mux_rate, stuffing| {
-        film::stream_bytes(&table, &film::sent(&table, sending, mux_rate, stuffing))
-    };
-    // Before a stream is made.
-    if bytes(MediaSending::Bursts, None, false) > film::MAX_STREAM_BYTES {
-        let what = "its transport stream would have more than 512 MiB; a shorter film is needed";
-        return findings.add(path, what);
-    }
-    if bytes(*sending, *mux_rate, *stuffing) > film::MAX_STREAM_BYTES {
-        let what = "with its stuffing the transport stream would have more than 512 MiB; a lower rate, \
-                    or a shorter film, is needed";
-        return findings.add(&path.key("mux-rate"), what);
-    }
-    let needed = film::mean_rate(&table);
-    if let Some(rate) = mux_rate.filter(|rate| *rate < needed) {
-        let what = format!("{rate} is too little: the film's transport packets need {needed}");
+    if let Some(rate) = mux_rate.filter(|rate| *rate < plan.needed) {
+        let what =
+            format!("{rate} is too little: the film's transport packets need {}", plan.needed);
         findings.add(&path.key("mux-rate"), what);
     }
     let is_some = (1..=MAX_LATENCIES).contains(&latency.len());
@@ -96,27 +82,34 @@ pub(super) fn application(application: &Application, path: &FieldPath, findings:
 /// All films of a scenario together: each group has its own.
 pub(super) fn together(scenario: &Scenario, path: &FieldPath, findings: &mut Findings) {
     let mut bytes = 0u64;
-    for group in scenario.flows.values() {
-        let Application::Media { frames_text, generate, sending, mux_rate, stuffing, .. } =
-            &group.application
-        else {
+    for (name, group) in &scenario.flows {
+        let Application::Media { generate, .. } = &group.application else { continue };
+        // What is wrong with one is reported already.
+        if generate.as_ref().map_or(0.0, film::generated_frames) > film::MAX_GENERATED {
             continue;
-        };
-        let table = match (frames_text, generate) {
-            (Some(text), _) => film::table(text).ok(),
-            (_, Some(film)) if film::generated_frames(film) <= film::MAX_GENERATED => {
-                film::generated(film).ok()
-            }
-            _ => None,
-        };
-        // What is wrong with one was told.
-        let Some(table) = table else { continue };
-        let sending = film::sent(&table, *sending, *mux_rate, *stuffing);
-        bytes = bytes.saturating_add(film::stream_bytes(&table, &sending));
+        }
+        let Some(Ok(plan)) = film::plan(&group.application) else { continue };
+        let own = plan.stream_bytes();
+        bytes = bytes.saturating_add(own);
+        if own > film::MAX_STREAM_BYTES {
+            let what = "its transport stream would have more than 512 MiB; a shorter film, or a lower \
+                        rate, is needed";
+            return findings.add(&path.key(name).key("application"), what);
+        }
         if bytes > film::MAX_STREAM_BYTES {
             let what = "the transport streams of all films together would have more than 512 MiB; shorter \
                         films, or fewer groups, are needed";
             return findings.add(path, what);
+        }
+        if let Transport::Adu(spec) = &group.transport
+            && spec.interval.as_secs_f64() * plan.offered().as_bits_per_sec() as f64 > DATAGRAM_BITS
+        {
+            let what = format!(
+                "an ADU of 1316 bytes every {} is less than the film's {}; write interval = \"0 s\"",
+                spec.interval,
+                plan.offered()
+            );
+            findings.add(&path.key(name).key("transport").key("interval"), what);
         }
     }
 }
@@ -131,8 +124,8 @@ pub(super) fn carried(group: &FlowGroup, path: &FieldPath, findings: &mut Findin
                         transport = { kind = \"tcp\" }";
             findings.add(&path, what);
         }
-        Transport::Spaced { .. } | Transport::Adu(_) if is_media => {
-            let what = "films are carried by `tcp`, `udp`, `ontempo`, `srt` and `rist`";
+        Transport::Spaced { .. } if is_media => {
+            let what = "films are carried by `tcp`, `udp`, `adu`, `ontempo`, `srt` and `rist`";
             findings.add(&path, what);
         }
         _ => {}
@@ -206,8 +199,8 @@ mod tests {
             ("generate = {}, sending = \"paced\", mux-rate = \"1 Mbit/s\"", "mux-rate", "need"),
             (
                 "generate = {}, sending = \"paced\", mux-rate = \"1000 Gbit/s\", stuffing = true",
-                "mux-rate",
-                "with its stuffing",
+                "application",
+                "512 MiB",
             ),
             ("generate = {}, latency = []", "latency", "1 to 64"),
             ("generate = {}, latency = [\"0 s\"]", "latency[0]", "no latency of a player"),
@@ -221,7 +214,8 @@ mod tests {
             (r#"kind = "rist", buffer = "2 h""#, "transport.buffer"),
             (r#"kind = "ontempo", latency = "2 h""#, "transport.latency"),
             (r#"kind = "ontempo", congestion = "fast""#, "congestion"),
-            (r#"kind = "adu""#, "transport.kind"),
+            (r#"kind = "adu""#, "transport.interval"),
+            (r#"kind = "spaced", spacing = "1 ms""#, "transport.kind"),
         ] {
             let told = wrong("generate = {}", transport);
             assert!(told.contains(field), "{transport}: {told:?}");

@@ -14,7 +14,7 @@ use crate::timer::LazyTimer;
 /// Bytes of an acknowledgement on the wire: IP and UDP headers, and an [`AduAck`].
 ///
 /// [`AduAck`]: ontempo_mechanisms::adu::AduAck
-const ACK_SIZE: u32 = 28 + 32;
+pub(crate) const ACK_SIZE: u32 = 28 + 32;
 
 /// Both ends of a flow of ADUs.
 pub(crate) struct Adu {

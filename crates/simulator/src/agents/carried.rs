@@ -1,6 +1,7 @@
 //! A film, carried by a transport that makes datagrams of its own: both of its ends, and what is under
 //! way between them.
 
+mod adus;
 mod ontempo;
 mod plain;
 mod rist;
@@ -10,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::rist::RistPacket;
 use ontempo_mechanisms::srt::SrtPacket;
 use ontempo_media::{Film, Sent};
@@ -20,6 +22,7 @@ use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
 
+pub(crate) use adus::Adus;
 pub(crate) use ontempo::Ontempo;
 pub(crate) use plain::Plain;
 pub(crate) use rist::Rist;
@@ -48,6 +51,8 @@ pub(crate) enum Payload {
     Bytes(Vec<u8>),
     Srt(Box<SrtPacket>),
     Rist(Box<RistPacket>),
+    Adu(Transmission),
+    AduAck(AduAck),
 }
 
 /// A packet that an end sends.
@@ -64,6 +69,8 @@ pub(crate) trait Ends {
     fn push(&mut self, now: Time, number: u64, datagram: &Sent, film: &Film);
     /// A packet arrives at an end.
     fn receive(&mut self, now: Time, end: End, payload: Payload, is_marked: bool);
+    /// The network tells the sender that a packet of its own was lost.
+    fn on_lost(&mut self, _: Payload) {}
     /// When [`handle_timeout`](Self::handle_timeout) is called next; [`Time::NEVER`] if not at all.
     fn next_timeout(&self) -> Time;
     fn handle_timeout(&mut self, now: Time);
@@ -169,6 +176,13 @@ impl Carried {
         let end = if way == 0 { End::Receiver } else { End::Sender };
         self.ends.receive(now, end, payload, packet.marks.congestion);
         self.work(now, fabric);
+    }
+
+    pub(crate) fn on_lost(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        if let Some(payload) = self.under_way[0].take(packet.number, self.copies) {
+            self.ends.on_lost(payload);
+            self.work(now, fabric);
+        }
     }
 
     /// Does what is due, and asks to be woken for the rest.

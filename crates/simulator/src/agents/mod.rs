@@ -10,7 +10,7 @@ mod trains;
 mod udp;
 
 pub(crate) use adu::Adu;
-pub(crate) use carried::{Carried, Ends, Ontempo, Plain, Rist, Srt};
+pub(crate) use carried::{Adus, Carried, Ends, Ontempo, Plain, Rist, Srt};
 pub(crate) use consumer::Consumer;
 pub(crate) use receiver::Receiver;
 pub(crate) use spaced::Spaced;
@@ -153,8 +153,10 @@ impl Agent {
 
     /// A packet that the flow sent was lost, which its sender is told now.
     pub(crate) fn on_lost(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
-        if let Self::Adu(adu) = self {
-            adu.on_lost(now, packet, fabric);
+        match self {
+            Self::Adu(adu) => adu.on_lost(now, packet, fabric),
+            Self::Carried(carried) => carried.on_lost(now, packet, fabric),
+            Self::Tcp(_) | Self::Udp(_) | Self::Spaced(_) => {}
         }
     }
 

@@ -29,7 +29,7 @@ const ROUNDS_WITHOUT_GROWTH: u32 = 3;
 const SINGLE_PACKETS_BELOW: f64 = 1_200_000.0;
 
 /// The most packets of one large segment that are counted on (`bbr_tso_segs_goal`).
-const MOST_TOGETHER: f64 = 127.0;
+const MAX_TOGETHER: f64 = 127.0;
 
 /// The share of a second that a large segment lasts (`sk_pacing_shift`).
 const SEGMENT_SECONDS: f64 = 1.0 / 1024.0;
@@ -286,7 +286,7 @@ impl V1 {
     fn together(&self, flow: &Flow) -> f64 {
         let rate = flow.pacing * 8.0 * flow.packet_size.get() as f64;
         let least = if rate < SINGLE_PACKETS_BELOW { 1.0 } else { 2.0 };
-        flow.paced_in(SEGMENT_SECONDS).floor().clamp(least, MOST_TOGETHER)
+        flow.paced_in(SEGMENT_SECONDS).floor().clamp(least, MAX_TOGETHER)
     }
 
     /// `bbr_bdp`.

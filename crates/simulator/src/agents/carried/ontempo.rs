@@ -62,7 +62,7 @@ impl Ends for Ontempo {
             End::Sender => simulated::End::Sender,
             End::Receiver => simulated::End::Receiver,
         };
-        self.stream.receive(now, end, &bytes, is_marked);
+        self.stream.receive(now, end, bytes, is_marked);
     }
 
     fn next_timeout(&self) -> Time {

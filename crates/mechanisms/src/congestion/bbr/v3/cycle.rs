@@ -3,7 +3,7 @@
 use ontempo_foundation::Time;
 
 use super::super::flow::{Event, Flow, MIN_PIPE};
-use super::{AckPhase, MOST_UP_ROUNDS, PROBE_ROUNDS, PROBE_WAIT, Plateau, State, V3};
+use super::{AckPhase, MAX_UP_ROUNDS, PROBE_ROUNDS, PROBE_WAIT, Plateau, State, V3};
 use crate::recovery::RateSample;
 
 impl V3 {
@@ -127,7 +127,7 @@ impl V3 {
     /// RaiseInflightLongtermSlope.
     fn raise_slope(&mut self, flow: &Flow) {
         let growth = (1_u64 << self.up_rounds) as f64;
-        self.up_rounds = (self.up_rounds + 1).min(MOST_UP_ROUNDS);
+        self.up_rounds = (self.up_rounds + 1).min(MAX_UP_ROUNDS);
         self.up_acked_per_packet = (flow.cwnd / growth).max(1.0);
     }
 

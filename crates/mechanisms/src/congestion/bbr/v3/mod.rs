@@ -49,7 +49,7 @@ const PROBE_ROUNDS: f64 = 63.0;
 
 /// The exponent at which the growth of the long-term bound stops doubling
 /// (RaiseInflightLongtermSlope).
-const MOST_UP_ROUNDS: u32 = 30;
+const MAX_UP_ROUNDS: u32 = 30;
 
 /// Large segments' worth of data that offloading needs in flight (section 5.5.8), and how long such a
 /// segment lasts, in seconds (SetSendQuantum).
