@@ -1,5 +1,7 @@
 //! TCP: congestion control, loss recovery, acknowledgements, pacing.
 
+use std::collections::BTreeMap;
+
 use ontempo_foundation::{Bytes, Duration, Packets};
 use ontempo_mechanisms::congestion::{self, CongestionName};
 use schemars::JsonSchema;
@@ -205,6 +207,13 @@ pub enum Congestion {
     Kernel {
         /// What the kernel calls it.
         name: String,
+    },
+    /// One of the program that reads the scenario ([`CustomNames`](crate::CustomNames)).
+    Custom {
+        /// What the program calls it.
+        name: String,
+        /// Its parameters, as they are written.
+        parameters: BTreeMap<String, serde_json::Value>,
     },
 }
 
