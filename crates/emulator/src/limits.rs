@@ -47,6 +47,9 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     let known = match congestion {
         Congestion::Kernel { name } => return Ok(name),
         Congestion::Known(known) => known,
+        Congestion::Custom { name, .. } => {
+            return Err(format!("`{name}` is a program's own; the kernel cannot run it"));
+        }
     };
     let name = known.name();
     let kernel =

@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value as Json};
 
+use crate::custom::CustomParameters;
 use crate::model::{Congestion, TcpProfile};
 use crate::written::TextOrTable;
 
@@ -63,7 +64,7 @@ impl Congestion {
     fn of_name(text: &str) -> Self {
         match named(text) {
             Some(name) => Self::Known(name.into()),
-            None => Self::Custom { name: text.to_owned(), parameters: BTreeMap::new() },
+            None => Self::Custom { name: text.to_owned(), parameters: CustomParameters::new() },
         }
     }
 

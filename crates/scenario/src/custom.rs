@@ -1,7 +1,7 @@
 //! Names of congestion controllers that the caller of [`load`](crate::load) has, beside those of the
 //! registry: a scenario may use them, and only a simulation that is given their laws runs it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ontempo_mechanisms::congestion::CongestionName;
@@ -11,6 +11,9 @@ use crate::model::{Congestion, Scenario, Transport};
 
 /// The longest name.
 const MAX_NAME: usize = 64;
+
+/// The parameters of a controller of the caller, by name, as they are written.
+pub type CustomParameters = BTreeMap<String, serde_json::Value>;
 
 /// Names of congestion controllers of the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -50,7 +50,7 @@ mod written;
 
 pub use changed::{ChangeError, TextError};
 pub use cost::{Cost, rounded_time};
-pub use custom::{CustomNameError, CustomNames};
+pub use custom::{CustomNameError, CustomNames, CustomParameters};
 pub use error::{Origin, Problem, ScenarioError};
 pub use locate::located;
 pub use nearest::listed as known_names;

@@ -1,13 +1,12 @@
 //! TCP: congestion control, loss recovery, acknowledgements, pacing.
 
-use std::collections::BTreeMap;
-
 use ontempo_foundation::{Bytes, Duration, Packets};
 use ontempo_mechanisms::congestion::{self, CongestionName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::defaults;
+use crate::custom::CustomParameters;
 
 /// How a TCP flow behaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -213,7 +212,7 @@ pub enum Congestion {
         /// What the program calls it.
         name: String,
         /// Its parameters, as they are written.
-        parameters: BTreeMap<String, serde_json::Value>,
+        parameters: CustomParameters,
     },
 }
 
