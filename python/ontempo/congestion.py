@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from math import inf
 from typing import NamedTuple
 
-__all__ = ["Ack", "CongestionController", "Loss", "Sent", "Snapshot", "Start", "Timeout"]
+__all__ = ["Ack", "CongestionController", "Loss", "Snapshot", "Start", "Timeout"]
 
 FLOOR = 2.0
 """The smallest window after a reduction, in packets (RFC 5681, section 3.1, equation 4)."""
@@ -80,17 +80,6 @@ class Timeout(NamedTuple):
     """True from the second expiry for the same packet on: ssthresh stays (RFC 5681, 3.1)."""
 
 
-class Sent(NamedTuple):
-    """A packet was sent."""
-
-    now_s: float
-    """Time of the event."""
-    packet: int = 0
-    """Its number, in the order of first transmission."""
-    in_flight: float = 0.0
-    """Packets in flight, this one included."""
-
-
 class Snapshot(NamedTuple):
     """A controller's window and threshold at an earlier time."""
 
@@ -121,7 +110,7 @@ class CongestionController(ABC):
     TCP obeys it with ``pacing = "controller"``.
     """
     burst: int = 1
-    """Packets that may be sent back to back under pacing, from 1 to 1e6."""
+    """Packets that may be sent back to back under pacing, from 1 to 1e6; over ``ontempo`` alone."""
     reductions: int | None = None
     """Window reductions so far; None: `on_loss`, `on_ecn` and `on_timeout` are counted that make
     `cwnd` smaller."""
@@ -172,6 +161,3 @@ class CongestionController(ABC):
             self.cwnd /= 2
             timeouts -= 1
         self.cwnd = max(self.cwnd, floor)
-
-    def on_sent(self, sent: Sent, /) -> None:  # noqa: B027 - only those who need it write it
-        """Take note of a packet that was sent, or sent again. Not called unless it is written."""

@@ -226,4 +226,12 @@ mod tests {
         let error = of(&[("variant", "v1"), ("cwnd-gain", "3")]).expect_err("a parameter");
         assert!(error.starts_with("cwnd-gain: the kernel's BBR has no such parameter"), "{error}");
     }
+
+    #[test]
+    fn the_kernel_does_not_run_a_programs_own_controller() {
+        let parameters = Default::default();
+        let own = Congestion::Custom { name: "mine".to_owned(), parameters };
+        let error = kernel_name(&own).expect_err("it is in Python");
+        assert_eq!(error, "`mine` is a program's own; the kernel cannot run it");
+    }
 }

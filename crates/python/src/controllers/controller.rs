@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ontempo_foundation::{Duration, Packets, RandomStream, Rate};
 use ontempo_mechanisms::congestion::{
-    Ack, CongestionControl, CustomControl, Loss, Sent, Snapshot, Start, Timeout, Window,
+    Ack, CongestionControl, CustomControl, Loss, Snapshot, Start, Timeout, Window,
 };
 use ontempo_scenario::CustomParameters;
 use pyo3::exceptions::PyTypeError;
@@ -203,17 +203,6 @@ fn loss_event<'py>(py: Python<'py>, events: &Events, loss: &Loss) -> PyResult<Bo
 }
 
 impl CongestionControl for PythonController {
-    fn on_sent(&mut self, sent: &Sent) {
-        if !self.shared.0.takes_sent {
-            return;
-        }
-        self.tell("on_sent", false, |py, object, events| {
-            let values = (sent.now.as_secs_f64(), sent.packet, sent.in_flight);
-            let event = events.sent.bind(py).call1(values)?;
-            object.call_method1(intern!(py, "on_sent"), (event,))
-        });
-    }
-
     fn on_ack(&mut self, ack: &Ack) {
         self.tell("on_ack", false, |py, object, events| {
             let values = (

@@ -78,7 +78,6 @@ struct Class {
     class: Py<PyType>,
     /// Where its `on_ack` is.
     place: Place,
-    takes_sent: bool,
     takes_ecn: bool,
 }
 
@@ -109,11 +108,9 @@ impl Class {
             lacks.sort_unstable();
             return refuse(format!("{title} lacks the methods {}; write them", known_names(lacks)));
         }
-        let has = |method| PyResult::Ok(!class.getattr(method)?.is(&base.getattr(method)?));
         Ok(Self {
             place: Place::of(class, "on_ack"),
-            takes_sent: has("on_sent")?,
-            takes_ecn: has("on_ecn")?,
+            takes_ecn: !class.getattr("on_ecn")?.is(&base.getattr("on_ecn")?),
             class: class.clone().unbind(),
         })
     }
@@ -125,7 +122,6 @@ struct Events {
     ack: Py<PyAny>,
     loss: Py<PyAny>,
     timeout: Py<PyAny>,
-    sent: Py<PyAny>,
     snapshot: Py<PyAny>,
 }
 
@@ -180,7 +176,6 @@ impl Controllers {
             ack: event("Ack")?,
             loss: event("Loss")?,
             timeout: event("Timeout")?,
-            sent: event("Sent")?,
             snapshot: event("Snapshot")?,
         };
         let guard = Guard {
