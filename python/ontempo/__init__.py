@@ -35,6 +35,9 @@ units: ``_s`` is seconds, ``_bps`` bits per second, ``_bytes`` bytes.
 A `Table` has Arrow's PyCapsule protocol: polars, DuckDB and pyarrow read it without a copy, and so
 does pandas through pyarrow.
 
+A congestion controller of one's own is a class, a `CongestionController`: `load`, `parse` and `run`
+take it as ``controllers={"mine": Mine}``.
+
 The other packages are imported by their own names: `ontempo.live` carries media between programs,
 `ontempo.qos` has sockets with a quality of service, `ontempo.media` splits transport streams into
 frames, and `ontempo.lab` runs studies (its command is ``ontempo-lab``).
@@ -43,6 +46,7 @@ frames, and `ontempo.lab` runs studies (its command is ``ontempo-lab``).
 from ontempo._native import (
     Cancelled,
     CancelToken,
+    ControllerError,
     Result,
     Scenario,
     ScenarioError,
@@ -53,10 +57,13 @@ from ontempo._native import (
     pert_response_probability,
     run,
 )
+from ontempo.congestion import CongestionController
 
 __all__ = [
     "CancelToken",
     "Cancelled",
+    "CongestionController",
+    "ControllerError",
     "Result",
     "Scenario",
     "ScenarioError",

@@ -1,15 +1,17 @@
 """The compiled core: simulation, connections polled without waiting, transport streams."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, final
 
+from ontempo.congestion import CongestionController
 from ontempo.live.options import Options
 from ontempo.qos.specification import QosOptions, Specification
 
 __all__ = [
     "CancelToken",
     "Cancelled",
+    "ControllerError",
     "Identity",
     "LiveConnecting",
     "LiveConnection",
@@ -52,6 +54,13 @@ class ScenarioError(ValueError):
 
 class Cancelled(Exception):  # noqa: N818 - an event, like CancelledError's cause, not a fault
     """A run was stopped by its `CancelToken`; it has no result."""
+
+class ControllerError(Exception):
+    """A congestion controller of one's own failed; the run has no result.
+
+    The message names flow, controller, method, file and line; an exception of the controller's is
+    the ``__cause__``.
+    """
 
 @final
 class Scenario:
@@ -173,14 +182,24 @@ class CancelToken:
     def cancel(self) -> None:
         """Make the run that holds this token raise `Cancelled` soon."""
 
-def load(path: str | PathLike[str], overrides: Sequence[str] = ...) -> Scenario:
+def load(
+    path: str | PathLike[str], overrides: Sequence[str] = ..., controllers: Iterable[str] = ...
+) -> Scenario:
     """Read a scenario file, replacing some of its values.
 
     Raises `ScenarioError` where it cannot be run as written. Warns where an override replaces a
     whole table, and fields of the file are gone with it.
+
+    `controllers` are the names of congestion controllers that `run` will be given; the dictionary
+    of them will do. Raises `ValueError` where one is no name, or that of another controller.
     """
 
-def parse(text: str, name: str = "<text>", overrides: Sequence[str] = ...) -> Scenario:
+def parse(
+    text: str,
+    name: str = "<text>",
+    overrides: Sequence[str] = ...,
+    controllers: Iterable[str] = ...,
+) -> Scenario:
     """Read a scenario from a string; `name` stands for the file in messages.
 
     Raises and warns as `load` does.
@@ -192,12 +211,17 @@ def run(
     cancel: CancelToken | None = None,
     *,
     any_size: bool = False,
+    controllers: Mapping[str, type[CongestionController]] | None = None,
 ) -> Result:
     """Simulate a scenario.
 
     Other Python threads run meanwhile. Ctrl-C in the main thread raises `KeyboardInterrupt`;
     `cancel` stops the run from any other. Raises `ScenarioError` where the run is estimated to
     take more memory than is free, or more than a day; ``any_size=True`` runs it nevertheless.
+
+    `controllers` are classes of congestion controllers by the names that the scenario was read
+    with (docs/controllers.md). Raises `TypeError` where one is no class of a controller,
+    `ValueError` where no flow has it, and `ControllerError` where it fails during the run.
     """
 
 def engine_fingerprint() -> str:

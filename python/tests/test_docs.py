@@ -1,7 +1,7 @@
 """The examples of the documentation run and print what it shows; its links exist.
 
-The blocks of a page are run in order, in a separate folder: TOML with a file's name is saved
-under it, shell and Python are run, and a text block right below one is what it must print. With
+The blocks of a page are run in order, in a separate folder: one with a file's name is saved under
+it, shell and Python are run, and a text block right below one is what it must print. With
 ``ONTEMPO_UPDATE_DOCS=1`` (as in ``make docs``) those texts are rewritten instead.
 """
 
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
     "docs/tutorial.md",
+    "docs/controllers.md",
     "docs/studies.md",
     "docs/piping.md",
     "docs/deliver.md",
@@ -73,8 +74,9 @@ def outputs(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
     """Run a page; yield each text block that is an output, with what was printed."""
     blocks = blocks_of(page)
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-        if block.language == "toml" and block.argument:
+        if block.argument.endswith((".toml", ".py")):
             (folder / block.argument).write_text(block.text)
+            continue
         if block.language not in ("sh", "python") or block.argument == "norun":
             continue
         printed = run(block, folder)
@@ -125,7 +127,7 @@ def test_a_module_exports_what_it_lists_with_docstrings(name: str) -> None:
 def test_the_simulation_is_imported_without_the_other_packages() -> None:
     code = "import sys, ontempo; print(*sorted(name for name in sys.modules if 'ontempo' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["ontempo", "ontempo._native"]
+    assert done.stdout.split() == ["ontempo", "ontempo._native", "ontempo.congestion"]
 
 
 def pages() -> list[Path]:

@@ -47,6 +47,9 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     let known = match congestion {
         Congestion::Kernel { name } => return Ok(name),
         Congestion::Known(known) => known,
+        Congestion::Custom { name, .. } => {
+            return Err(format!("`{name}` is a program's own; the kernel cannot run it"));
+        }
     };
     let name = known.name();
     let kernel =
@@ -222,5 +225,13 @@ mod tests {
         assert_eq!(of(&[("variant", "v1")]), Ok("bbr".to_owned()));
         let error = of(&[("variant", "v1"), ("cwnd-gain", "3")]).expect_err("a parameter");
         assert!(error.starts_with("cwnd-gain: the kernel's BBR has no such parameter"), "{error}");
+    }
+
+    #[test]
+    fn the_kernel_does_not_run_a_programs_own_controller() {
+        let parameters = Default::default();
+        let own = Congestion::Custom { name: "mine".to_owned(), parameters };
+        let error = kernel_name(&own).expect_err("it is in Python");
+        assert_eq!(error, "`mine` is a program's own; the kernel cannot run it");
     }
 }

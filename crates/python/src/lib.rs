@@ -2,6 +2,7 @@
 //!
 //! What a Python user reads (signatures, docstrings) is `python/ontempo/_native.pyi`.
 
+mod controllers;
 mod live;
 mod media;
 mod qos;
@@ -19,6 +20,8 @@ mod _native {
     use pyo3::prelude::*;
     use pyo3::pyfunction;
 
+    #[pymodule_export]
+    use crate::controllers::ControllerError;
     #[pymodule_export]
     use crate::live::{
         Identity, LiveConnecting, LiveConnection, LiveListener, LiveReceiveFlow, LiveSendFlow,

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ontempo_scenario::model;
 use ontempo_simulator::{Control, Results, SetupError, Simulation};
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
+use pyo3::types::PyMapping;
 
+use crate::controllers::Controllers;
 use crate::result::RunResult;
 use crate::scenario::{Scenario, ScenarioError};
 
@@ -45,14 +47,26 @@ impl CancelToken {
     }
 }
 
+/// How long an interrupted run with controllers in Python may take to end.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
 enum Outcome {
     Done(Results),
     Refused(SetupError),
     Cancelled,
 }
 
-fn simulate(scenario: &model::Scenario, seed: u64, control: &Control) -> Outcome {
-    let simulation = match Simulation::new(scenario, seed) {
+fn simulate(
+    scenario: &model::Scenario,
+    seed: u64,
+    control: &Control,
+    controllers: Option<&Controllers>,
+) -> Outcome {
+    let simulation = match controllers {
+        None => Simulation::new(scenario, seed),
+        Some(laws) => Simulation::with_controllers(scenario, seed, laws),
+    };
+    let simulation = match simulation {
         Ok(simulation) => simulation,
         Err(error) => return Outcome::Refused(error),
     };
@@ -63,17 +77,19 @@ fn simulate(scenario: &model::Scenario, seed: u64, control: &Control) -> Outcome
 ///
 /// Other Python threads run meanwhile. Ctrl-C in the main thread raises `KeyboardInterrupt`; `cancel`
 /// stops the run from any other. Raises `ScenarioError` where the run is estimated to take more memory
-/// than is free, or more than a day; `any_size=True` runs it nevertheless.
+/// than is free, or more than a day; `any_size=True` runs it nevertheless. `controllers` are classes of
+/// congestion controllers by the names that the scenario has; where one fails, `ControllerError`.
 // The run is on a new thread. The calling thread waits without the interpreter's lock and takes it
 // at intervals, because only Python's main thread can handle signals.
 #[pyfunction]
-#[pyo3(signature = (scenario, seed=None, cancel=None, *, any_size=false))]
+#[pyo3(signature = (scenario, seed=None, cancel=None, *, any_size=false, controllers=None))]
 pub(crate) fn run(
     py: Python<'_>,
     scenario: &Bound<'_, Scenario>,
     seed: Option<u64>,
     cancel: Option<&Bound<'_, CancelToken>>,
     any_size: bool,
+    controllers: Option<&Bound<'_, PyMapping>>,
 ) -> PyResult<RunResult> {
     let model = Arc::clone(&scenario.get().model);
     if !any_size && let Some(why) = model.too_large(1) {
@@ -82,25 +98,57 @@ pub(crate) fn run(
     let seed = seed.unwrap_or(model.seed);
     let is_cancelled = || cancel.is_some_and(|token| token.get().cancelled.load(Ordering::Relaxed));
     let control = Arc::new(Control::default());
+    let controllers = Controllers::new(py, controllers, &model, &control)?.map(Arc::new);
     let (report, mut outcomes) = mpsc::channel();
     let worker = thread::Builder::new().name(format!("ontempo seed {seed}")).spawn({
-        let control = Arc::clone(&control);
+        let (control, controllers) = (Arc::clone(&control), controllers.clone());
         move || {
+            let simulate = || simulate(&model, seed, &control, controllers.as_deref());
+            let outcome = match &controllers {
+                None => simulate(),
+                Some(laws) => laws.attached(simulate),
+            };
             // Sending fails only if the caller was interrupted.
-            let _ = report.send(simulate(&model, seed, &control));
+            let _ = report.send(outcome);
         }
     })?;
+    let mut interrupted: Option<(PyErr, Instant)> = None;
     loop {
         if is_cancelled() {
             control.cancel();
         }
         let waiting = &mut outcomes;
-        match py.detach(move || waiting.recv_timeout(POLL_INTERVAL)) {
+        let received = py.detach(move || waiting.recv_timeout(POLL_INTERVAL));
+        if received.is_ok() {
+            if let Some((error, _)) = interrupted {
+                return Err(error);
+            }
+            if let Some(failure) = controllers.as_ref().and_then(|laws| laws.failure()) {
+                return Err(failure);
+            }
+        }
+        match received {
             Ok(Outcome::Done(results)) => return Ok(RunResult::new(seed, results)),
             Ok(Outcome::Refused(error)) => return Err(ScenarioError::new_err(error.to_string())),
             Ok(Outcome::Cancelled) => return Err(Cancelled::new_err("the run was cancelled")),
             Err(RecvTimeoutError::Timeout) => {
-                py.check_signals().inspect_err(|_| control.cancel())?
+                let signal = py.check_signals().inspect_err(|_| control.cancel());
+                let Some(laws) = &controllers else {
+                    signal?;
+                    continue;
+                };
+                // What Python runs on the other thread is ended, rather than left behind.
+                match (signal, &interrupted) {
+                    (Err(error), None) => interrupted = Some((error, Instant::now())),
+                    (Err(error), Some(_)) => return Err(error),
+                    (Ok(()), Some((error, at))) if at.elapsed() > END_WITHIN => {
+                        return Err(error.clone_ref(py));
+                    }
+                    _ => {}
+                }
+                if control.is_cancelled() {
+                    laws.interrupt(py);
+                }
             }
             Err(RecvTimeoutError::Disconnected) => match worker.join() {
                 Err(panic) => resume_unwind(panic),

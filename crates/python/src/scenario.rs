@@ -4,10 +4,14 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ontempo_scenario::{Overrides, ScenarioError as ReadError, load_with, model, parse_with};
+use ontempo_scenario::{
+    CustomNames, Overrides, ScenarioError as ReadError, load_custom, model, parse_custom,
+};
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+
+use crate::controllers::ControllerNames;
 
 pyo3::create_exception!(
     ontempo._native,
@@ -57,15 +61,19 @@ impl Scenario {
         py: Python<'_>,
         source: Source,
         overrides: Vec<String>,
+        controllers: &CustomNames,
         reported: usize,
     ) -> PyResult<Self> {
         let read = || {
             let values = Overrides::parse(&overrides)?;
             Ok(match &source {
-                Source::File(path) => (load_with(path, &values)?, values.fields_lost(path)?),
-                Source::Text { text, name } => {
-                    (parse_with(text, name, &values)?, values.fields_lost_in(text, name)?)
+                Source::File(path) => {
+                    (load_custom(path, &values, controllers)?, values.fields_lost(path)?)
                 }
+                Source::Text { text, name } => (
+                    parse_custom(text, name, &values, controllers)?,
+                    values.fields_lost_in(text, name)?,
+                ),
             })
         };
         let (model, lost) =
@@ -113,7 +121,7 @@ impl Scenario {
     fn with_overrides(&self, py: Python<'_>, overrides: OverrideTexts) -> PyResult<Self> {
         let mut all = self.overrides.clone();
         all.extend(overrides.0);
-        Self::read(py, self.source.clone(), all, self.reported)
+        Self::read(py, self.source.clone(), all, &self.model.controllers, self.reported)
     }
 
     /// Why this machine does not bear so many runs of it at a time; None if it does.
@@ -133,24 +141,37 @@ impl Scenario {
 /// Read a scenario file, replacing some of its values.
 ///
 /// Raises `ScenarioError` where it cannot be run as written. Warns where an override replaces a whole
-/// table, and fields of the file are gone with it.
+/// table, and fields of the file are gone with it. `controllers` are the names of congestion controllers
+/// that `run` will be given; the dictionary of them will do. Raises `ValueError` where one is no name.
 #[pyfunction]
-#[pyo3(signature = (path, overrides=OverrideTexts::default()), text_signature = "(path, overrides=())")]
-pub(crate) fn load(py: Python<'_>, path: PathBuf, overrides: OverrideTexts) -> PyResult<Scenario> {
-    Scenario::read(py, Source::File(path), overrides.0, 0)
+#[pyo3(
+    signature = (path, overrides=OverrideTexts::default(), controllers=ControllerNames::default()),
+    text_signature = "(path, overrides=(), controllers=())"
+)]
+pub(crate) fn load(
+    py: Python<'_>,
+    path: PathBuf,
+    overrides: OverrideTexts,
+    controllers: ControllerNames,
+) -> PyResult<Scenario> {
+    Scenario::read(py, Source::File(path), overrides.0, &controllers.0, 0)
 }
 
 /// Read a scenario from a string; `name` replaces the file name in error messages.
 #[pyfunction]
 #[pyo3(
-    signature = (text, name="<text>".to_owned(), overrides=OverrideTexts::default()),
-    text_signature = "(text, name='<text>', overrides=())"
+    signature = (
+        text, name="<text>".to_owned(), overrides=OverrideTexts::default(),
+        controllers=ControllerNames::default()
+    ),
+    text_signature = "(text, name='<text>', overrides=(), controllers=())"
 )]
 pub(crate) fn parse(
     py: Python<'_>,
     text: String,
     name: String,
     overrides: OverrideTexts,
+    controllers: ControllerNames,
 ) -> PyResult<Scenario> {
-    Scenario::read(py, Source::Text { text, name }, overrides.0, 0)
+    Scenario::read(py, Source::Text { text, name }, overrides.0, &controllers.0, 0)
 }

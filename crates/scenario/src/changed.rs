@@ -101,7 +101,8 @@ impl Scenario {
         // The document lacks all but the event.
         let own = FieldPath::root("events").index(0).to_string();
         let about = |problem: &Problem| problem.field.starts_with(&own);
-        let mut problems: Vec<Problem> = check(&document).into_iter().filter(about).collect();
+        let mut problems: Vec<Problem> =
+            check(&document, &self.controllers).into_iter().filter(about).collect();
         problems.sort_by_key(Problem::place);
         refuse(
             problems.iter().map(|problem| (problem.field.as_str(), problem.what.as_str())),

@@ -10,6 +10,7 @@ use ontempo_foundation::{
 };
 
 use crate::congestion;
+use crate::custom::CustomNames;
 use crate::document::{Node, Table, Value};
 use crate::error::{Origin, Problem};
 use crate::model::QueueLimit;
@@ -18,25 +19,31 @@ use crate::path::FieldPath;
 use crate::profiles;
 use crate::shape::{Field, Shape, Shapes, Variant};
 
-/// Everything in `document` that the model does not allow.
-pub(crate) fn check(document: &Node) -> Vec<Problem> {
-    let mut checker = Checker { shapes: Shapes::of_model(), problems: Vec::new() };
+/// Everything in `document` that the model does not allow; `controllers` are the caller's.
+pub(crate) fn check(document: &Node, controllers: &CustomNames) -> Vec<Problem> {
+    let mut checker = Checker { shapes: Shapes::of_model(), controllers, problems: Vec::new() };
     checker.value(document, &checker.shapes.root, &FieldPath::default());
     checker.problems
 }
 
-struct Checker {
+struct Checker<'a> {
     shapes: &'static Shapes,
+    controllers: &'a CustomNames,
     problems: Vec<Problem>,
 }
 
-impl Checker {
+impl Checker<'_> {
     fn report(&mut self, origin: &Origin, path: &FieldPath, what: String) {
         self.problems.push(Problem { origin: Some(origin.clone()), field: path.to_string(), what });
     }
 
     fn value(&mut self, node: &Node, shape: &Shape, path: &FieldPath) {
         let (shapes, found) = (self.shapes, self.problems.len());
+        if matches!(shape, Shape::Named(name) if name == congestion::CHOICE)
+            && self.custom(node, path)
+        {
+            return;
+        }
         let is_congestion = matches!(shape, Shape::Named(name) if name == congestion::TABLE);
         let shape = shapes.resolve(shape);
         let misfit = match (shape, &node.value) {
@@ -103,6 +110,34 @@ impl Checker {
         }
     }
 
+    /// Checks the choice of a congestion controller, and reports a name that is neither the registry's
+    /// nor the caller's; false if what is left to check is a choice of the registry.
+    fn custom(&mut self, node: &Node, path: &FieldPath) -> bool {
+        let (named, at) = match &node.value {
+            Value::Table(table) => match table.get("kind") {
+                Some(kind) => (kind, path.key("kind")),
+                None => return false,
+            },
+            _ => (node, path.clone()),
+        };
+        let Value::Text(name) = &named.value else { return false };
+        let is_known = congestion::names_in_files().any(|known| known == name);
+        if is_known || self.controllers.iter().next().is_none() {
+            return false;
+        }
+        if let Some(what) = unknown_choice(name, self.controllers.with_registry()) {
+            self.report(&named.origin, &at, what);
+        }
+        if let Value::Table(table) = &node.value {
+            for (name, node) in table.iter().filter(|(_, node)| !is_parameter(node)) {
+                let what = "a parameter is a text, a finite number, true or false, or a list of \
+                            these; write gain = 0.5";
+                self.report(&node.origin, &path.key(name), what.to_owned());
+            }
+        }
+        true
+    }
+
     fn tagged(&mut self, node: &Node, table: &Table, variants: &[Variant], path: &FieldPath) {
         let kinds = || variants.iter().map(|variant| variant.kind.as_str());
         let Some(kind_node) = table.get("kind") else {
@@ -163,6 +198,19 @@ impl Checker {
                 None => {}
             }
         }
+    }
+}
+
+/// Whether a controller of the caller may have the value as a parameter.
+fn is_parameter(node: &Node) -> bool {
+    let is_plain = |node: &Node| match &node.value {
+        Value::Text(_) | Value::Whole(_) | Value::Flag(_) => true,
+        Value::Number(number) => number.is_finite(),
+        Value::Moment(_) | Value::List(_) | Value::Table(_) => false,
+    };
+    match &node.value {
+        Value::List(items) => items.iter().all(is_plain),
+        _ => is_plain(node),
     }
 }
 

@@ -13,14 +13,18 @@ use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value as Json};
 
+use crate::custom::CustomParameters;
 use crate::model::{Congestion, TcpProfile};
 use crate::written::TextOrTable;
+
+/// The name of a choice, by name or table, in the schema.
+pub(crate) const CHOICE: &str = "Congestion";
 
 /// The table's name in the schema.
 pub(crate) const TABLE: &str = "CongestionTable";
 
 /// The table's `kind` for a controller that the Linux kernel alone has.
-const KERNEL: &str = "kernel";
+pub(crate) const KERNEL: &str = "kernel";
 
 /// The controllers that a TCP flow of a scenario may have: each is simulated, or in the kernel.
 fn names() -> impl Iterator<Item = CongestionName> + Clone {
@@ -29,11 +33,13 @@ fn names() -> impl Iterator<Item = CongestionName> + Clone {
         .filter(|name| name.runs_in(World::Simulation) || name.runs_in(World::Kernel))
 }
 
-fn named(text: &str) -> Result<CongestionName, String> {
-    names().find(|name| name.name() == text).ok_or_else(|| {
-        let known: Vec<_> = names().map(CongestionName::name).collect();
-        format!("`{text}` is no congestion controller of TCP; there are {}", known.join(", "))
-    })
+/// Every name that a TCP flow may give as its controller's, without those of the caller.
+pub(crate) fn names_in_files() -> impl Iterator<Item = &'static str> + Clone {
+    names().map(CongestionName::name).chain([KERNEL])
+}
+
+fn named(text: &str) -> Option<CongestionName> {
+    names().find(|name| name.name() == text)
 }
 
 /// A value as an option of a command would be written.
@@ -51,19 +57,28 @@ pub(crate) fn misfit<'a>(
     parameters: impl Iterator<Item = (&'a str, Json)>,
 ) -> Option<ParameterError> {
     let written: Vec<_> = parameters.map(|(name, value)| (name, text(&value))).collect();
-    named(kind).ok()?.with(written.iter().map(|(name, text)| (*name, text.as_str()))).err()
+    named(kind)?.with(written.iter().map(|(name, text)| (*name, text.as_str()))).err()
 }
 
 impl Congestion {
+    fn of_name(text: &str) -> Self {
+        match named(text) {
+            Some(name) => Self::Known(name.into()),
+            None => Self::Custom { name: text.to_owned(), parameters: CustomParameters::new() },
+        }
+    }
+
     fn of_table(mut table: BTreeMap<String, Json>) -> Result<Self, String> {
         let kind = table.remove("kind").as_ref().map(text).unwrap_or_default();
         if kind == KERNEL {
             let name = table.remove("name").as_ref().map(text).unwrap_or_default();
             return Ok(Self::Kernel { name });
         }
+        let Some(name) = named(&kind) else {
+            return Ok(Self::Custom { name: kind, parameters: table });
+        };
         let written: Vec<_> = table.iter().map(|(name, value)| (name, text(value))).collect();
         let written = written.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        let name = named(&kind)?;
         name.with(written).map(Self::Known).map_err(|error| error.to_string())
     }
 }
@@ -72,7 +87,7 @@ impl<'de> Deserialize<'de> for Congestion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TextOrTable {
             expecting: "the name of a congestion controller or a table with a `kind`",
-            text: |text| named(text).map(|name| Self::Known(name.into())),
+            text: |text| Ok(Self::of_name(text)),
             table: Self::of_table,
             number: None,
         })
@@ -88,6 +103,17 @@ impl Serialize for Congestion {
                 let mut map = serializer.serialize_map(Some(2))?;
                 map.serialize_entry("kind", KERNEL)?;
                 map.serialize_entry("name", name)?;
+                return map.end();
+            }
+            Self::Custom { name, parameters } if parameters.is_empty() => {
+                return serializer.serialize_str(name);
+            }
+            Self::Custom { name, parameters } => {
+                let mut map = serializer.serialize_map(None)?;
+                map.serialize_entry("kind", name)?;
+                for (parameter, value) in parameters {
+                    map.serialize_entry(parameter, value)?;
+                }
                 return map.end();
             }
             Self::Known(known) => (known.name().name(), known.changed()),
@@ -121,7 +147,7 @@ fn json(value: Value) -> Json {
 
 impl JsonSchema for Congestion {
     fn schema_name() -> Cow<'static, str> {
-        "Congestion".into()
+        CHOICE.into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::attach;
 use crate::check::check;
+use crate::custom::CustomNames;
 use crate::document::{Node, Value};
 use crate::error::{Problem, ScenarioError};
 use crate::model::Scenario;
@@ -29,7 +30,16 @@ pub fn load(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
 
 /// Reads the scenario in the file `path`, with some of its values replaced.
 pub fn load_with(path: impl AsRef<Path>, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
-    finish(read_document(path.as_ref())?, overrides, Some(path.as_ref()))
+    load_custom(path, overrides, &CustomNames::default())
+}
+
+/// As [`load_with`]; flows may also name congestion controllers of the caller.
+pub fn load_custom(
+    path: impl AsRef<Path>,
+    overrides: &Overrides,
+    controllers: &CustomNames,
+) -> Result<Scenario, ScenarioError> {
+    finish(read_document(path.as_ref())?, overrides, controllers, Some(path.as_ref()))
 }
 
 /// The file with what it includes.
@@ -49,6 +59,16 @@ pub fn parse_with(
     name: &str,
     overrides: &Overrides,
 ) -> Result<Scenario, ScenarioError> {
+    parse_custom(text, name, overrides, &CustomNames::default())
+}
+
+/// As [`parse_with`]; flows may also name congestion controllers of the caller.
+pub fn parse_custom(
+    text: &str,
+    name: &str,
+    overrides: &Overrides,
+    controllers: &CustomNames,
+) -> Result<Scenario, ScenarioError> {
     let document = Node::parse(text, name)?;
     let include = FieldPath::root("include");
     if let Value::Table(table) = &document.value
@@ -57,19 +77,20 @@ pub fn parse_with(
         let what = "a text cannot include files; load the scenario from a file";
         return Err(problem(&document, &include, what.to_owned()).into());
     }
-    finish(document, overrides, None)
+    finish(document, overrides, controllers, None)
 }
 
 /// `file` is the scenario's file, `None` for a text.
 pub(crate) fn finish(
     mut document: Node,
     overrides: &Overrides,
+    controllers: &CustomNames,
     file: Option<&Path>,
 ) -> Result<Scenario, ScenarioError> {
     overrides.apply(&mut document)?;
     // Before the check: what a profile gives need not be written.
     profiles::fill(&mut document);
-    let mut problems = check(&document);
+    let mut problems = check(&document, controllers);
     problems.sort_by_key(Problem::place);
     ScenarioError::unless_empty(problems)?;
     profile::fill(&mut document);
@@ -77,6 +98,7 @@ pub(crate) fn finish(
         serde_path_to_error::deserialize(document.to_json()).map_err(|error| {
             problem(&document, &FieldPath::of_serde(error.path()), error.inner().to_string())
         })?;
+    scenario.controllers = controllers.clone();
     let mut problems = attach::traces(&mut scenario, &document, file);
     problems.sort_by_key(Problem::place);
     ScenarioError::unless_empty(problems)?;

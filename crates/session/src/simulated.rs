@@ -14,8 +14,8 @@ use ontempo_media::{
     Depacketizer, DepacketizerOptions, Packetizer, PacketizerOptions, RestoredDatagram, Unit,
 };
 use ontempo_transport::{
-    ConnectionId, Delivery, DeliveryOrder, EcnCodepoint, Endpoint, Event, FlowConfig, FlowId,
-    Identity, Outgoing, Poll, Reliability, Source, Token, Trust,
+    ConnectionId, CustomLaw, Delivery, DeliveryOrder, EcnCodepoint, Endpoint, Event, FlowConfig,
+    FlowId, Identity, Outgoing, Poll, Reliability, Source, Token, Trust,
 };
 
 use crate::configuration;
@@ -53,6 +53,8 @@ pub struct StreamOptions {
     pub reliability: Reliability,
     /// Congestion control of the sender.
     pub congestion: ontempo_transport::Congestion,
+    /// A controller of the sender's in place of `congestion`; the receiver has the default one.
+    pub custom: Option<CustomLaw>,
 }
 
 /// Why a stream cannot be set up: its certificate, or its trust.
@@ -102,14 +104,17 @@ struct Side {
 }
 
 impl Side {
-    fn new(options: &StreamOptions, seed: u64, name: &str) -> Self {
+    fn new(options: &StreamOptions, seed: u64, name: &str, custom: Option<CustomLaw>) -> Self {
         let mut random = RandomStream::new(seed, name);
         let mut bytes = [0; 32];
         for chunk in bytes.chunks_exact_mut(8) {
             chunk.copy_from_slice(&random.next_u64().to_be_bytes());
         }
-        let configuration =
-            ontempo_transport::Configuration { congestion: options.congestion, ..configuration() };
+        let configuration = ontempo_transport::Configuration {
+            congestion: options.congestion,
+            custom,
+            ..configuration()
+        };
         let endpoint = Endpoint::new(configuration, bytes);
         let (wake, out, scratch) = (Time::NEVER, VecDeque::new(), Vec::new());
         Self { endpoint, wake, out, scratch, is_touched: true }
@@ -203,7 +208,8 @@ impl Stream {
         let failed = |error: &dyn fmt::Display| SetupError(error.to_string());
         let identity = Identity::self_signed(&["receiver"]).map_err(|error| failed(&error))?;
         let trust = Trust::Fingerprint(identity.fingerprint());
-        let mut sides = ["sender", "receiver"].map(|name| Side::new(&options, seed, name));
+        let mut sides = [("sender", options.custom.clone()), ("receiver", None)]
+            .map(|(name, custom)| Side::new(&options, seed, name, custom));
         let listening = sides[1].endpoint.listen(&identity, Token::anyone());
         listening.map_err(|error| failed(&error))?;
         let mut random = RandomStream::new(seed, "session");

@@ -12,8 +12,8 @@ use ontempo_mechanisms::adu::{
     AduReceiver, AduSender, AduSenderParameters, Retransmission, WindowRule,
 };
 use ontempo_mechanisms::congestion::{
-    CongestionControl, CongestionName, Controller, Governor, PertSamples, Start, UnknownCongestion,
-    Window, World,
+    CongestionControl, CongestionName, Controller, CustomLaw, Governor, PertSamples, Start,
+    UnknownCongestion, Window, World,
 };
 use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
@@ -30,7 +30,7 @@ use ontempo_scenario::model::{
     RecoveryKind, ReliabilityKind, RetransmissionKind, RtoKind, Scenario, TcpSpec, Transport,
     WindowCounts,
 };
-use ontempo_scenario::{LaidFlow, Layout, film};
+use ontempo_scenario::{CustomParameters, LaidFlow, Layout, film};
 use ontempo_session::simulated::StreamOptions;
 use ontempo_transport::Reliability;
 
@@ -38,6 +38,7 @@ use crate::agents::{
     Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain,
     Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
 };
+use crate::custom::CustomLaws;
 use crate::errors::SetupError;
 use crate::fabric::Fabric;
 use crate::hosts::Hosts;
@@ -56,7 +57,11 @@ pub(crate) struct Assembly {
     pub(crate) fabric: Fabric,
 }
 
-pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, SetupError> {
+pub(crate) fn assemble(
+    scenario: &Scenario,
+    seed: u64,
+    laws: &dyn CustomLaws,
+) -> Result<Assembly, SetupError> {
     let layout = scenario.layout(seed)?;
     let links = (0..layout.links.len())
         .map(|place| Ok(link(&layout, place, seed)?))
@@ -82,7 +87,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
     let names = layout.flows.iter().map(name);
     let hosts = (jitter > Duration::ZERO).then(|| Hosts::new(jitter, seed, names));
     let (mut fabric, starts) = Fabric::new(links, &routes, watches, groups.clone(), hosts);
-    let mut films = Films::default();
+    let mut outside = Outside { laws, films: Films::default() };
     let mut agents = layout
         .flows
         .iter()
@@ -94,7 +99,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
                 flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
             let prompts = prompts(scenario, &layout, flow);
             let mut agent =
-                agent(scenario, name, flow, route, (interface, prompts), &mut films, seed)?;
+                agent(scenario, name, flow, route, (interface, prompts), &mut outside, seed)?;
             if flow.forward.iter().any(|link| layout.links[*link].duplicate > 0.0) {
                 agent.expect_copies();
             }
@@ -144,7 +149,7 @@ fn agent(
     flow: &LaidFlow,
     (number, route, back): (u32, u32, u32),
     (interface, prompts): (Rate, Option<Prompts>),
-    films: &mut Films,
+    outside: &mut Outside<'_>,
     seed: u64,
 ) -> Result<Agent, SetupError> {
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
@@ -152,9 +157,16 @@ fn agent(
         |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
     let stop = flow.stop.unwrap_or(Time::NEVER);
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
-    let film = films.of(flow.group, &group.application);
+    let film = outside.films.of(flow.group, &group.application);
+    let laws = |custom: &str, parameters: &CustomParameters| {
+        let law = outside.laws.law(&format!("{name}.{}", flow.index), custom, parameters);
+        law.ok_or_else(|| SetupError::unknown_controller(name, custom))
+    };
     let ends = match &film {
-        Some(film) => ends_of(group, name, film, flow.start, stream("transport").next_u64())?,
+        Some(film) => {
+            let seed = stream("transport").next_u64();
+            ends_of((group, name), film, flow.start, seed, &laws)?
+        }
         None => None,
     };
     if let (Some(film), Some(ends)) = (&film, ends) {
@@ -198,7 +210,7 @@ fn agent(
         Transport::Tcp(tcp) => {
             let headers = Bytes::new(TCP_HEADERS);
             let source = source(tcp.packet, headers);
-            let mut controller = controller(tcp, name, stream("congestion"))?;
+            let mut controller = controller(tcp, name, stream("congestion"), &laws)?;
             let is_rate_based = controller.delivery_rates().is_some();
             let machinery = (
                 loss_recovery(tcp),
@@ -234,6 +246,15 @@ fn agent(
     })
 }
 
+/// What the agents of a run are given.
+struct Outside<'a> {
+    laws: &'a dyn CustomLaws,
+    films: Films,
+}
+
+/// The law of a controller of the program, by its name and parameters.
+type Laws<'a> = &'a dyn Fn(&str, &CustomParameters) -> Result<CustomLaw, SetupError>;
+
 /// The films of the groups, each made once.
 #[derive(Default)]
 struct Films(BTreeMap<usize, Option<Arc<Film>>>);
@@ -246,19 +267,22 @@ impl Films {
 
 /// Both ends of a transport that carries a film in datagrams of its own; `None` for others.
 fn ends_of(
-    group: &FlowGroup,
-    name: &str,
+    (group, name): (&FlowGroup, &str),
     film: &Arc<Film>,
     start: Time,
     seed: u64,
+    laws: Laws<'_>,
 ) -> Result<Option<Box<dyn Ends + Send>>, SetupError> {
     Ok(match &group.transport {
         Transport::Udp { ecn, .. } => Some(Box::new(Plain::new(*ecn != EcnCode::None))),
         Transport::Ontempo(spec) => {
-            let congestion: CongestionName =
-                spec.congestion.parse().map_err(|error: UnknownCongestion| {
-                    SetupError::not_simulated(name, "transport.congestion", &error.to_string())
-                })?;
+            let called = spec.congestion.clone();
+            let (congestion, custom) = match called.parse() {
+                Ok(known) => (known, None),
+                Err(_) => {
+                    (CongestionName::default(), Some(laws(&called, &CustomParameters::default())?))
+                }
+            };
             let options = StreamOptions {
                 latency: spec.latency,
                 order: delivery_order(spec.order),
@@ -268,8 +292,9 @@ fn ends_of(
                     ReliabilityKind::None => Reliability::None,
                 },
                 congestion: congestion.into(),
+                custom,
             };
-            let ontempo = Ontempo::new(Arc::clone(film), start, options, seed);
+            let ontempo = Ontempo::new(Arc::clone(film), start, called, options, seed);
             Some(Box::new(ontempo.map_err(|error| {
                 SetupError::not_simulated(name, "transport", &error.to_string())
             })?))
@@ -367,7 +392,7 @@ fn sender_settings(tcp: &TcpSpec, stop: Time, is_rate_based: bool) -> SenderSett
         ecn: tcp.ecn,
         samples: match &tcp.congestion {
             Congestion::Known(known) => known.samples(),
-            Congestion::Kernel { .. } => PertSamples::All,
+            Congestion::Kernel { .. } | Congestion::Custom { .. } => PertSamples::All,
         },
         stop,
     }
@@ -432,7 +457,12 @@ fn ack_policy(kind: AckKind, payload: u64) -> AckPolicy {
     }
 }
 
-fn controller(tcp: &TcpSpec, name: &str, random: RandomStream) -> Result<Controller, SetupError> {
+fn controller(
+    tcp: &TcpSpec,
+    name: &str,
+    random: RandomStream,
+    laws: Laws<'_>,
+) -> Result<Controller, SetupError> {
     let window = |packets: u64| Window::of_packets(packets as f64);
     let start = Start {
         packet_size: tcp.packet,
@@ -450,6 +480,9 @@ fn controller(tcp: &TcpSpec, name: &str, random: RandomStream) -> Result<Control
                 Err(SetupError::not_simulated(name, "transport.congestion", &why))
             }
         },
+        Congestion::Custom { name, parameters } => {
+            Ok(Controller::Custom(laws(name, parameters)?.start(start, random)))
+        }
         Congestion::Kernel { .. } => {
             let why = "it is in the Linux kernel alone";
             Err(SetupError::not_simulated(name, "transport.congestion", why))

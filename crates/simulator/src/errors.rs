@@ -19,6 +19,13 @@ pub enum SetupError {
         /// Why a simulation does not support it.
         why: String,
     },
+    /// A flow's congestion controller is one of a program, which has not given it.
+    UnknownController {
+        /// The flow group.
+        group: String,
+        /// The controller's name.
+        name: String,
+    },
     /// A flow names a group that the scenario does not have.
     UnknownGroup(String),
     /// A link to be traced does not exist.
@@ -28,6 +35,10 @@ pub enum SetupError {
 impl SetupError {
     pub(crate) fn unknown_group(name: &str) -> Self {
         Self::UnknownGroup(name.to_owned())
+    }
+
+    pub(crate) fn unknown_controller(group: &str, name: &str) -> Self {
+        Self::UnknownController { group: group.to_owned(), name: name.to_owned() }
     }
 
     /// `field` of the group `name` needs a kernel.
@@ -45,6 +56,10 @@ impl fmt::Display for SetupError {
             Self::NotSimulated { field, why } => {
                 write!(f, "this scenario can only be emulated: {field}: {why}")
             }
+            Self::UnknownController { group, name } => write!(
+                f,
+                "flows.{group}.transport.congestion: this run was given no controller `{name}`"
+            ),
             Self::UnknownGroup(name) => write!(f, "no flow group is called `{name}`"),
             Self::UnknownLink(name) => write!(f, "no link is called `{name}`"),
         }

@@ -20,6 +20,7 @@
 
 mod agents;
 mod assemble;
+mod custom;
 mod errors;
 mod fabric;
 mod hosts;
@@ -38,6 +39,7 @@ mod wheel;
 /// The version of this engine, as a run's manifest names it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+pub use custom::CustomLaws;
 pub use errors::{Cancelled, SetupError};
 pub use fabric::Work;
 pub use ontempo_runtime::Standstill;

@@ -10,6 +10,7 @@ use ontempo_scenario::Layout;
 use ontempo_scenario::model::{Application, Scenario};
 
 use crate::assemble::{Assembly, assemble};
+use crate::custom::{CustomLaws, NoCustomLaws};
 use crate::errors::{Cancelled, SetupError};
 use crate::fabric::{Event, Need, Transit};
 use crate::names::Names;
@@ -71,7 +72,19 @@ impl Simulation {
     /// # Errors
     /// If the scenario names an unknown group or link, or an element refuses its parameters.
     pub fn new(scenario: &Scenario, seed: u64) -> Result<Self, SetupError> {
-        let Assembly { layout, agents, mut fabric } = assemble(scenario, seed)?;
+        Self::with_controllers(scenario, seed, &NoCustomLaws)
+    }
+
+    /// As [`new`](Self::new); flows may also have the congestion controllers of `laws`.
+    ///
+    /// # Errors
+    /// As of `new`, or if a flow names a controller that `laws` lacks.
+    pub fn with_controllers(
+        scenario: &Scenario,
+        seed: u64,
+        laws: &dyn CustomLaws,
+    ) -> Result<Self, SetupError> {
+        let Assembly { layout, agents, mut fabric } = assemble(scenario, seed, laws)?;
         for (number, flow) in layout.flows.iter().enumerate() {
             fabric.schedule(flow.start, Event::Wake(number as u32));
         }

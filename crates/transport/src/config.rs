@@ -6,9 +6,9 @@ use noq_proto::congestion::{Bbr3Config, ControllerFactory};
 use noq_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 pub use ontempo_mechanisms::congestion::{
-    Congestion, CongestionName, ParameterError, UnknownCongestion,
+    Congestion, CongestionName, CustomLaw, ParameterError, UnknownCongestion,
 };
-use ontempo_mechanisms::congestion::{Governor, Law, Start, Window};
+use ontempo_mechanisms::congestion::{Controller, Governor, Law, Start, Window};
 
 use crate::buffers::Buffers;
 use crate::qlog::{Qlog, Trace};
@@ -67,6 +67,8 @@ pub struct Configuration {
     pub congestion: Congestion,
     /// Initial cwnd; ten packets (RFC 6928).
     pub initial_window: Packets,
+    /// A program's own controller in place of `congestion`.
+    pub custom: Option<CustomLaw>,
     /// A constant cwnd in place of congestion control, as in the experiment of
     /// rr3216: only for a path without other traffic, since nothing reacts to congestion.
     pub static_window: Option<Packets>,
@@ -147,6 +149,7 @@ impl Default for Configuration {
     fn default() -> Self {
         Self {
             congestion: Congestion::default(),
+            custom: None,
             initial_window: Packets::new(10),
             static_window: None,
             rtt_correction: false,
@@ -267,6 +270,12 @@ impl Configuration {
         if let Some(packets) = self.static_window {
             let window = StaticWindow(Window::of_packets(packets.get().max(2) as f64));
             let make = move |_| window;
+            return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
+        }
+        if let Some(law) = self.custom.clone() {
+            let make = move |start| {
+                Controller::Custom(law.start(start, RandomStream::new(seed, "congestion")))
+            };
             return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
         }
         match self.congestion.governor() {

@@ -34,8 +34,8 @@ pub mod wire;
 pub use buffers::Buffers;
 pub use close::{CloseReason, Closed};
 pub use config::{
-    Configuration, Congestion, CongestionName, DelayedAcks, Limits, PacingConfig, ParameterError,
-    UnknownCongestion,
+    Configuration, Congestion, CongestionName, CustomLaw, DelayedAcks, Limits, PacingConfig,
+    ParameterError, UnknownCongestion,
 };
 pub use connection::{
     Connection, ConnectionStatistics, DelayStatistics, FlowError, ReceiveStatistics, SendError,

@@ -12,6 +12,7 @@
 mod bbr;
 mod control;
 mod cubic;
+mod custom;
 mod intervals;
 mod newreno;
 mod parameter;
@@ -29,6 +30,7 @@ pub use control::{
     Ack, CongestionControl, Loss, RecoveryPoint, Sent, Snapshot, Start, Timeout, Window,
 };
 pub use cubic::{Cubic, CubicParameters, Growth};
+pub use custom::{CustomControl, CustomLaw};
 pub use intervals::IntervalHistory;
 pub use newreno::NewReno;
 pub use parameter::{

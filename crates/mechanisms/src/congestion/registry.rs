@@ -237,78 +237,123 @@ macro_rules! registry {
             }
         }
 
-        /// One of the controllers of this crate, called without a vtable.
+        /// One of the controllers of this crate, called without a vtable, or a program's own.
         #[derive(Clone, Debug)]
         pub enum Controller {
             $($(#[doc = $doc])+ $controller($held),)+
+            /// A program's own, called through its vtable.
+            Custom(Box<dyn CustomControl>),
         }
 
         impl Controller {
             /// Its name in files and options.
-            pub fn name(&self) -> &'static str {
+            pub fn name(&self) -> &str {
                 match self {
                     $(Self::$controller(_) => $name,)+
+                    Self::Custom(inner) => inner.name(),
                 }
             }
         }
 
         impl CongestionControl for Controller {
             fn delivery_rates(&mut self) -> Option<&mut DeliveryRates> {
-                match self { $(Self::$controller(inner) => inner.delivery_rates(),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.delivery_rates(),)+
+                    Self::Custom(inner) => inner.delivery_rates(),
+                }
             }
 
             fn on_handshake(&mut self, now: Time, rtt: Duration) {
-                match self { $(Self::$controller(inner) => inner.on_handshake(now, rtt),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_handshake(now, rtt),)+
+                    Self::Custom(inner) => inner.on_handshake(now, rtt),
+                }
             }
 
             fn on_sent(&mut self, sent: &Sent) {
-                match self { $(Self::$controller(inner) => inner.on_sent(sent),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_sent(sent),)+
+                    Self::Custom(inner) => inner.on_sent(sent),
+                }
             }
 
             #[inline]
             fn on_ack(&mut self, ack: &Ack) {
-                match self { $(Self::$controller(inner) => inner.on_ack(ack),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_ack(ack),)+
+                    Self::Custom(inner) => inner.on_ack(ack),
+                }
             }
 
             fn on_loss(&mut self, loss: &Loss) {
-                match self { $(Self::$controller(inner) => inner.on_loss(loss),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_loss(loss),)+
+                    Self::Custom(inner) => inner.on_loss(loss),
+                }
             }
 
             fn on_ecn(&mut self, mark: &Loss) {
-                match self { $(Self::$controller(inner) => inner.on_ecn(mark),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_ecn(mark),)+
+                    Self::Custom(inner) => inner.on_ecn(mark),
+                }
             }
 
             fn on_timeout(&mut self, timeout: &Timeout) {
-                match self { $(Self::$controller(inner) => inner.on_timeout(timeout),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_timeout(timeout),)+
+                    Self::Custom(inner) => inner.on_timeout(timeout),
+                }
             }
 
             fn on_spurious_timeout(&mut self, before: &Snapshot) {
-                match self { $(Self::$controller(inner) => inner.on_spurious_timeout(before),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_spurious_timeout(before),)+
+                    Self::Custom(inner) => inner.on_spurious_timeout(before),
+                }
             }
 
             fn on_idle_restart(&mut self) {
-                match self { $(Self::$controller(inner) => inner.on_idle_restart(),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_idle_restart(),)+
+                    Self::Custom(inner) => inner.on_idle_restart(),
+                }
             }
 
             fn on_idle_decay(&mut self, timeouts: u64) {
-                match self { $(Self::$controller(inner) => inner.on_idle_decay(timeouts),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.on_idle_decay(timeouts),)+
+                    Self::Custom(inner) => inner.on_idle_decay(timeouts),
+                }
             }
 
             #[inline]
             fn window(&self) -> Window {
-                match self { $(Self::$controller(inner) => inner.window(),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.window(),)+
+                    Self::Custom(inner) => inner.window(),
+                }
             }
 
             fn pacing_rate(&self) -> Option<Rate> {
-                match self { $(Self::$controller(inner) => inner.pacing_rate(),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.pacing_rate(),)+
+                    Self::Custom(inner) => inner.pacing_rate(),
+                }
             }
 
             fn burst(&self) -> Packets {
-                match self { $(Self::$controller(inner) => inner.burst(),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.burst(),)+
+                    Self::Custom(inner) => inner.burst(),
+                }
             }
 
             fn snapshot(&self) -> Snapshot {
-                match self { $(Self::$controller(inner) => inner.snapshot(),)+ }
+                match self {
+                    $(Self::$controller(inner) => inner.snapshot(),)+
+                    Self::Custom(inner) => inner.snapshot(),
+                }
             }
         }
 

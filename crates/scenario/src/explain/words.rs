@@ -393,7 +393,7 @@ fn tcp(spec: &TcpSpec) -> String {
 
 fn congestion(congestion: &Congestion) -> String {
     let known = match congestion {
-        Congestion::Kernel { name } => return name.clone(),
+        Congestion::Kernel { name } | Congestion::Custom { name, .. } => return name.clone(),
         Congestion::Known(known) => known,
     };
     let title = known.name().title();

@@ -21,6 +21,8 @@ use ontempo_foundation::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::custom::CustomNames;
+
 pub use extras::{AggregationSpec, PolicerSpec};
 pub use flows::{
     Application, Dependencies, Dependency, FlowGroup, GeneratedFilm, Interval, MediaCodec,
@@ -76,6 +78,9 @@ pub struct Scenario {
     /// What only an emulation heeds.
     #[serde(default, skip_serializing_if = "Emulation::is_default")]
     pub emulation: Emulation,
+    /// The congestion controllers that only the program which read the scenario has; no part of a file.
+    #[serde(skip)]
+    pub controllers: CustomNames,
 }
 
 /// How the network is emulated; a simulation is the same, whatever stands here.

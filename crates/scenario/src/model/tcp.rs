@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::defaults;
+use crate::custom::CustomParameters;
 
 /// How a TCP flow behaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -205,6 +206,13 @@ pub enum Congestion {
     Kernel {
         /// What the kernel calls it.
         name: String,
+    },
+    /// One of the program that reads the scenario ([`CustomNames`](crate::CustomNames)).
+    Custom {
+        /// What the program calls it.
+        name: String,
+        /// Its parameters, as they are written.
+        parameters: CustomParameters,
     },
 }
 

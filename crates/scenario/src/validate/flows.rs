@@ -7,6 +7,7 @@ use ontempo_mechanisms::congestion::PertSamples;
 
 use super::{Findings, MAX_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
+use crate::custom::CustomNames;
 use crate::model::{
     AckKind, Application, Congestion, FlowGroup, Interval, RecoveryKind, RtoKind, Scenario, Start,
     TcpSpec, Transport,
@@ -22,7 +23,12 @@ const MAX_PACKET: Bytes = Bytes::new(65_535);
 /// RFC 5681, section 4.2.
 const MAX_ACK_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings) {
+pub(super) fn group(
+    group: &FlowGroup,
+    controllers: &CustomNames,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
     if group.count == 0 || u64::from(group.count) > MAX_FLOWS {
         let what = format!("{} flows will not do; 1 to {MAX_FLOWS} are possible", group.count);
         findings.add(&path.key("count"), what);
@@ -49,7 +55,9 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
             findings.require(!asks, &path.key("kind"), what);
         }
         Transport::Adu(spec) => adus::transport(spec, &path.key("transport"), findings),
-        Transport::Ontempo(spec) => super::media::ontempo(spec, &path.key("transport"), findings),
+        Transport::Ontempo(spec) => {
+            super::media::ontempo(spec, controllers, &path.key("transport"), findings);
+        }
         Transport::Srt(spec) => super::media::srt(spec, &path.key("transport"), findings),
         Transport::Rist(spec) => super::media::rist(spec, &path.key("transport"), findings),
         Transport::Own {} => {}

@@ -4,6 +4,7 @@ use ontempo_foundation::Duration;
 use ontempo_mechanisms::congestion::CongestionName;
 
 use super::Findings;
+use crate::custom::CustomNames;
 use crate::film;
 use crate::model::{
     Application, FlowGroup, MediaSending, OntempoSpec, RistSpec, Scenario, SrtSpec, Transport,
@@ -148,12 +149,19 @@ fn waits(time: Duration, most: Duration, path: &FieldPath, findings: &mut Findin
     findings.require(is_possible, path, &format!("{time} is not possible; 1 ms to {most} are"));
 }
 
-pub(super) fn ontempo(spec: &OntempoSpec, path: &FieldPath, findings: &mut Findings) {
+pub(super) fn ontempo(
+    spec: &OntempoSpec,
+    controllers: &CustomNames,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
     if spec.latency > MAX_ONTEMPO_LATENCY {
         let what = format!("{} is more than {MAX_ONTEMPO_LATENCY}", spec.latency);
         findings.add(&path.key("latency"), what);
     }
-    if let Err(error) = spec.congestion.parse::<CongestionName>() {
+    if let Err(error) = spec.congestion.parse::<CongestionName>()
+        && !controllers.contains(&spec.congestion)
+    {
         findings.add(&path.key("congestion"), error.to_string());
     }
 }

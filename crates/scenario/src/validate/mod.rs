@@ -130,9 +130,16 @@ impl Scenario {
         for (name, group) in &self.flows {
             let path = flows.key(name);
             findings.require(!name.is_empty(), &path, "a flow group needs a name");
-            flows::group(group, &path, &mut findings);
+            flows::group(group, &self.controllers, &path, &mut findings);
             if is_sound {
                 flows::route(group, &backbone, &path, &mut findings);
+            }
+        }
+        for (group, name) in self.custom_controllers() {
+            if !self.controllers.contains(name) {
+                let path = flows.key(group).key("transport").key("congestion");
+                let known = self.controllers.with_registry();
+                findings.unknown(&path, "congestion controller", name, known);
             }
         }
         flows::conversations(self, &flows, &mut findings);

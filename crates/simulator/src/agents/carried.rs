@@ -82,7 +82,7 @@ pub(crate) trait Ends {
     /// As the table of flows has it.
     fn name(&self) -> &'static str;
     /// Its congestion controller.
-    fn congestion(&self) -> Option<&'static str> {
+    fn congestion(&self) -> Option<&str> {
         None
     }
 }
@@ -242,7 +242,7 @@ impl Carried {
         self.wire[0].checked_div(self.sent).unwrap_or(0)
     }
 
-    pub(crate) fn transport(&self) -> (&'static str, Option<&'static str>) {
+    pub(crate) fn transport(&self) -> (&'static str, Option<&str>) {
         (self.ends.name(), self.ends.congestion())
     }
 

@@ -245,7 +245,7 @@ impl Agent {
     }
 
     /// The kind of transport, and the name of its controller.
-    pub(crate) fn transport(&self) -> (&'static str, Option<&'static str>) {
+    pub(crate) fn transport(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Tcp(tcp) => ("tcp", Some(tcp.congestion_name())),
             Self::Udp(_) => ("udp", None),

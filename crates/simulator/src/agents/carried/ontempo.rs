@@ -11,7 +11,7 @@ use super::{End, Ends, HEADERS, Outgoing, Payload};
 
 /// Both programs, from when the flow starts.
 pub(crate) struct Ontempo {
-    congestion: &'static str,
+    congestion: String,
     film: Arc<Film>,
     stream: Stream,
     /// Bytes of a datagram of the film.
@@ -19,13 +19,14 @@ pub(crate) struct Ontempo {
 }
 
 impl Ontempo {
+    /// `congestion` is what the table of flows calls the sender's controller.
     pub(crate) fn new(
         film: Arc<Film>,
         start: Time,
+        congestion: String,
         options: StreamOptions,
         seed: u64,
     ) -> Result<Self, simulated::SetupError> {
-        let congestion = options.congestion.name().name();
         let stream = Stream::new(start, options, seed)?;
         Ok(Self { congestion, film, stream, scratch: Vec::new() })
     }
@@ -93,7 +94,7 @@ impl Ends for Ontempo {
         "ontempo"
     }
 
-    fn congestion(&self) -> Option<&'static str> {
-        Some(self.congestion)
+    fn congestion(&self) -> Option<&str> {
+        Some(&self.congestion)
     }
 }

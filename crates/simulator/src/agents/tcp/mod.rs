@@ -563,7 +563,7 @@ impl Tcp {
         self.controller.snapshot()
     }
 
-    pub(crate) fn congestion_name(&self) -> &'static str {
+    pub(crate) fn congestion_name(&self) -> &str {
         self.controller.name()
     }
 

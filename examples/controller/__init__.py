@@ -1,0 +1,1 @@
+"""A congestion controller of one's own, and what it costs."""
