@@ -39,6 +39,8 @@ class Compared:
     @property
     def distance(self) -> float:
         """Simulated less emulated: in points of frames, in per cent of the emulated bytes."""
+        if not self.simulated or not self.emulated:
+            return math.nan
         difference = fmean(self.simulated) - fmean(self.emulated)
         return difference if self.quantity == "frames lost" else difference / self._unit
 
@@ -73,7 +75,7 @@ class Compared:
 def compared(results: Results) -> list[Compared]:
     """Each quantity of each carrier and path, in the order of the cells."""
     rows = []
-    paths = list(dict.fromkeys(dict(cell.labels)["path"] for cell in results.cells))
+    paths = list(dict.fromkeys(str(dict(cell.labels)["path"]) for cell in results.cells))
     values = {
         (path, world, carrier, quantity): numbers
         for (path, world, carrier, quantity), numbers in _values(results)
@@ -82,7 +84,7 @@ def compared(results: Results) -> list[Compared]:
         for carrier in dict.fromkeys(key[2] for key in values):
             for quantity in QUANTITIES:
                 of = {w: values.get((path, w, carrier, quantity), []) for w in WORLDS}
-                rows.append(Compared(str(path), carrier, quantity, of[WORLDS[0]], of[WORLDS[1]]))
+                rows.append(Compared(path, carrier, quantity, of[WORLDS[0]], of[WORLDS[1]]))
     return rows
 
 

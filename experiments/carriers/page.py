@@ -8,7 +8,7 @@ from statistics import fmean
 
 from ontempo.lab.errors import BadInputError
 
-from .agreement import QUANTITIES, Compared
+from .agreement import QUANTITIES, Compared, Verdict
 from .grid import CARRIERS, ROWS
 
 MARKS = ("<!-- carriers: generated -->", "<!-- end of carriers -->")
@@ -27,7 +27,7 @@ def read_causes(path: Path = CAUSES) -> Mapping[str, str]:
 def counts(rows: Sequence[Compared]) -> str:
     """How many rows have each verdict."""
     many = Counter(row.verdict for row in rows)
-    words = ("agrees", "differs", "cannot be told")
+    words: Sequence[Verdict] = ("agrees", "differs", "cannot be told")
     return f"{len(rows)} rows: " + ", ".join(f"{many[one]} {one}" for one in words)
 
 

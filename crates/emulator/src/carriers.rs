@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use ontempo_foundation::Duration;
 use ontempo_runtime::{End, Version};
-use ontempo_scenario::model::{DeliveryKind, ReliabilityKind, Transport};
+use ontempo_scenario::model::{
+    DeliveryKind, OntempoSpec, ReliabilityKind, RistSpec, SrtSpec, Transport,
+};
 
 use crate::commands::is_program;
 
@@ -62,67 +64,75 @@ pub(crate) fn carrier(
     let ports = Ports::of(flow);
     let at = SocketAddr::new(End::sink(flow).ip(version), ports.wire);
     let (input, output) = (inner(ports.input), inner(ports.output));
-    let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let (send, receive) = match transport {
-        Transport::Srt(spec) => {
-            require("srt-live-transmit", "srt-tools")?;
-            let latency = millis(spec.latency);
-            // In bytes a second.
-            let most = spec.max_bandwidth.map(|rate| rate.as_bits_per_sec() / 8);
-            let most = most.map(|rate| format!("&maxbw={rate}")).unwrap_or_default();
-            let to = format!("srt://{at}?mode=caller&latency={latency}{most}");
-            let from = format!("srt://{at}?mode=listener&latency={latency}");
-            // Twice as many bytes are what the kernel then takes for a datagram's own and its overhead.
-            let input = format!("udp://{input}?rcvbuf={INPUT_BUFFER}");
-            let output = format!("udp://{output}");
-            (
-                words(&["srt-live-transmit", "-q", &input, &to]),
-                words(&["srt-live-transmit", "-q", &from, &output]),
-            )
-        }
-        Transport::Rist(spec) => {
-            require("ristsender", "rist-tools")?;
-            require("ristreceiver", "rist-tools")?;
-            let buffer = millis(spec.buffer);
-            let to = format!("rist://{at}?buffer={buffer}");
-            let from = format!("rist://@{at}?buffer={buffer}");
-            let (input, output) = (format!("udp://@{input}"), format!("udp://{output}"));
-            // The main profile, no statistics, errors alone.
-            let quiet = ["-p", "1", "-S", "0", "-v", "3"];
-            let mut send = words(&["ristsender"]);
-            send.extend(words(&quiet));
-            send.extend(spec.null_packet_deletion.then(|| "-n".to_owned()));
-            send.extend(words(&["-i", &input, "-o", &to]));
-            let mut receive = words(&["ristreceiver"]);
-            receive.extend(words(&quiet));
-            receive.extend(words(&["-i", &from, "-o", &output]));
-            (send, receive)
-        }
-        Transport::Ontempo(spec) => {
-            let program = ontempo()?;
-            let order = match spec.order {
-                DeliveryKind::InOrder => "in-order",
-                DeliveryKind::OutOfOrder => "out-of-order",
-                DeliveryKind::PartialOrder => "partial-order",
-            };
-            let reliability = match spec.reliability {
-                ReliabilityKind::Full => "full",
-                ReliabilityKind::Deadline => "deadline",
-                ReliabilityKind::None => "none",
-            };
-            let (input, output) = (format!("udp://{input}"), format!("udp://{output}"));
-            let (at, latency) = (at.to_string(), spec.latency.to_string());
-            let ends = [&*program, "send", "--from", &input, "--to", &at, "--insecure"];
-            let how = ["--delivery", order, "--reliability", reliability, "--latency", &latency];
-            let mut send = words(&ends);
-            send.extend(words(&how));
-            send.extend(words(&["--congestion", &spec.congestion]));
-            let receive = [&*program, "receive", "--listen", &at, "--to", &output, "--anyone"];
-            (send, words(&receive))
-        }
+        Transport::Srt(spec) => srt(spec, at, (input, output))?,
+        Transport::Rist(spec) => rist(spec, at, (input, output))?,
+        Transport::Ontempo(spec) => ontempo(spec, at, (input, output))?,
         _ => return Ok(None),
     };
     Ok(Some(Carrier { send, receive, ports }))
+}
+
+/// The commands of both ends, the sender's first.
+type Commands = (Vec<String>, Vec<String>);
+
+/// Where a film goes in and comes out.
+type Inner = (SocketAddr, SocketAddr);
+
+fn srt(spec: &SrtSpec, at: SocketAddr, (input, output): Inner) -> Result<Commands, String> {
+    require("srt-live-transmit", "srt-tools")?;
+    let latency = millis(spec.latency);
+    // In bytes a second.
+    let most = spec.max_bandwidth.map(|rate| rate.as_bits_per_sec() / 8);
+    let most = most.map(|rate| format!("&maxbw={rate}")).unwrap_or_default();
+    let to = format!("srt://{at}?mode=caller&latency={latency}{most}");
+    let from = format!("srt://{at}?mode=listener&latency={latency}");
+    let input = format!("udp://{input}?rcvbuf={INPUT_BUFFER}");
+    let command = |from: &str, to: &str| words(&["srt-live-transmit", "-q", from, to]);
+    Ok((command(&input, &to), command(&from, &format!("udp://{output}"))))
+}
+
+fn rist(spec: &RistSpec, at: SocketAddr, (input, output): Inner) -> Result<Commands, String> {
+    require("ristsender", "rist-tools")?;
+    require("ristreceiver", "rist-tools")?;
+    let buffer = millis(spec.buffer);
+    // The main profile, no statistics, errors alone.
+    let command = |name: &str, deletes: bool, from: &str, to: &str| {
+        let mut command = words(&[name, "-p", "1", "-S", "0", "-v", "3"]);
+        command.extend(deletes.then(|| "-n".to_owned()));
+        command.extend(words(&["-i", from, "-o", to]));
+        command
+    };
+    let to = format!("rist://{at}?buffer={buffer}");
+    let from = format!("rist://@{at}?buffer={buffer}");
+    let deletes = spec.null_packet_deletion;
+    let send = command("ristsender", deletes, &format!("udp://@{input}"), &to);
+    Ok((send, command("ristreceiver", false, &from, &format!("udp://{output}"))))
+}
+
+fn ontempo(spec: &OntempoSpec, at: SocketAddr, (input, output): Inner) -> Result<Commands, String> {
+    let program = own_program()?;
+    let order = match spec.order {
+        DeliveryKind::InOrder => "in-order",
+        DeliveryKind::OutOfOrder => "out-of-order",
+        DeliveryKind::PartialOrder => "partial-order",
+    };
+    let reliability = match spec.reliability {
+        ReliabilityKind::Full => "full",
+        ReliabilityKind::Deadline => "deadline",
+        ReliabilityKind::None => "none",
+    };
+    let (input, output) = (format!("udp://{input}"), format!("udp://{output}"));
+    let (at, latency) = (at.to_string(), spec.latency.to_string());
+    let mut send = words(&[&program, "send", "--from", &input, "--to", &at, "--insecure"]);
+    send.extend(words(&["--delivery", order, "--reliability", reliability]));
+    send.extend(words(&["--latency", &latency, "--congestion", &spec.congestion]));
+    let receive = [&*program, "receive", "--listen", &at, "--to", &output, "--anyone"];
+    Ok((send, words(&receive)))
+}
+
+fn words(line: &[&str]) -> Vec<String> {
+    line.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Bytes that wait for a program to read them: a key picture comes at once.
@@ -148,7 +158,7 @@ fn require(program: &str, package: &str) -> Result<(), String> {
 }
 
 /// This program where it is `ontempo`, or the one on the path.
-fn ontempo() -> Result<String, String> {
+fn own_program() -> Result<String, String> {
     const NAME: &str = "ontempo";
     let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| name == NAME);
     if let Some(own) = std::env::current_exe().ok().filter(is_it).filter(|own| own.is_file()) {
@@ -181,8 +191,6 @@ fn dropped_in(table: &str, port: u16) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use ontempo_scenario::model::{RistSpec, SrtSpec};
-
     use super::*;
 
     #[test]

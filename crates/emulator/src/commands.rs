@@ -226,7 +226,8 @@ impl Running {
         }
         let dropped = carriers::dropped_at(self.child.id(), port)?;
         (dropped > 0).then(|| {
-            let what = "datagrams of the film before it read them, which count as lost";
+            let what = "datagrams of the film before it read them, which count as lost; send the film \
+                        paced, or give sockets a larger buffer (sysctl net.core.rmem_default)";
             format!("{}: the kernel dropped {dropped} {what}", self.name())
         })
     }
