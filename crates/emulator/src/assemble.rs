@@ -1,18 +1,22 @@
 //! From a laid-out scenario to namespaces, the network between them, and the flows' traffic.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ontempo_elements::{changeable_link, link};
 use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
-use ontempo_runtime::{Distance, Pace, messages, prompts, source};
-use ontempo_scenario::Layout;
+use ontempo_media::Film;
+use ontempo_runtime::{Distance, FilmSource, Pace, Source, messages, prompts, source};
 use ontempo_scenario::model::{EcnCode, FlowGroup, Scenario, TcpSpec, Transport};
+use ontempo_scenario::{Layout, film};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Options;
+use crate::carriers::{Carrier, carrier, inner};
 use crate::error::EmulationError;
 use crate::limits::{kernel_name, tcp_payload, udp_payload};
 use crate::namespace::{MIN_MTU, Namespaces, inside, number};
@@ -20,7 +24,11 @@ use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
 use crate::routers::Routed;
 use crate::routes::{ByAddress, ByLink, Routes};
-use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
+use crate::sys::stamp_arrivals;
+use crate::traffic::{
+    Agent, FilmFlow, FilmStream, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp,
+    UdpSockets, Way,
+};
 use crate::watch::Watch;
 use ontempo_runtime::{End, Version};
 
@@ -29,6 +37,9 @@ const PORT: u16 = 5000;
 
 /// Maximum unsent data in the kernel: enough to keep it busy until the next write.
 const UNSENT: u32 = 256 << 10;
+
+/// Receive buffer of a film's sink in bytes: a transport may give out a second of it at once.
+const FILM_BUFFER: i32 = 16 << 20;
 
 /// Receive window in packets if the scenario does not limit it.
 const DEFAULT_WINDOW: u64 = 100_000;
@@ -101,8 +112,13 @@ pub(crate) fn traffic(
 ) -> Result<Traffic, EmulationError> {
     let measure = &scenario.measure;
     let mut agents = Vec::with_capacity(layout.flows.len());
+    let mut films = BTreeMap::new();
     for flow in 0..layout.flows.len() {
-        agents.push(agent(scenario, layout, options, namespaces, flow)?);
+        let film = films.entry(layout.flows[flow].group).or_insert_with(|| {
+            let group = group_of(scenario, layout, flow);
+            group.and_then(|group| film::of(&group.application)).map(Arc::new)
+        });
+        agents.push(agent(scenario, layout, options, namespaces, (flow, film.as_ref()))?);
     }
     let wanted = |group: &str| {
         let is_named = |names: &Vec<String>| names.iter().any(|name| name == group);
@@ -128,13 +144,20 @@ fn agent(
     layout: &Layout,
     options: &Options,
     namespaces: &Namespaces,
-    number: usize,
+    (number, film): (usize, Option<&Arc<Film>>),
 ) -> Result<Option<Agent>, EmulationError> {
     let Some(group) = group_of(scenario, layout, number) else { return Ok(None) };
     let flow = &layout.flows[number];
     let name = format!("{}.{}", layout.groups[flow.group], flow.index);
     let random = RandomStream::new(options.seed, &format!("flow {name} application"));
     let stop = flow.stop.unwrap_or(Time::NEVER);
+    if let Some(film) = film
+        && let Some(way) = film_way(&group.transport, namespaces, options.version, number)
+            .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?
+    {
+        let film = FilmFlow::new(way, Arc::clone(film), (flow.start, stop));
+        return Ok(Some(Agent::Film(Box::new(film))));
+    }
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
     let receiver = |payload: u64| {
         let prompts = prompts(scenario, layout, flow);
@@ -148,11 +171,22 @@ fn agent(
             let sockets = tcp_sockets(namespaces, options.version, number, spec, congestion)
                 .map_err(|error| refused(&name, spec, &error))?;
             let headers = Bytes::new(spec.packet.get() - payload);
-            let source = source(group, flow.start, spec.packet, headers, random);
+            let source = match film {
+                // The bytes of the film, one by one.
+                Some(film) => Source::Film(Box::new(FilmSource::new(
+                    Arc::clone(film),
+                    flow.start,
+                    Bytes::new(1),
+                ))),
+                None => source(group, flow.start, spec.packet, headers, random),
+            };
             let sizes = (spec.packet.get(), payload);
             let times = (flow.start, stop);
             let congestion = congestion.to_owned();
-            let tcp = Tcp::new(sockets, congestion, sizes, source, times, receiver(payload));
+            let mut tcp = Tcp::new(sockets, congestion, sizes, source, times, receiver(payload));
+            if let Some(film) = film {
+                tcp = tcp.with_film(FilmStream::new(Arc::clone(film), flow.start));
+            }
             Some(Agent::Tcp(Box::new(tcp)))
         }
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
@@ -258,6 +292,40 @@ fn tcp_sockets(
     let peer = SocketAddr::new(to.ip(version), PORT);
     let connection = (number(namespaces.of(from))?, from.ip(version), peer);
     Ok(TcpSockets { listener, source, to: peer.into(), connection })
+}
+
+/// How a film in datagrams is carried; `None` over TCP.
+fn film_way(
+    transport: &Transport,
+    namespaces: &Namespaces,
+    version: Version,
+    flow: usize,
+) -> io::Result<Option<Way>> {
+    let name = match transport {
+        Transport::Udp { .. } => {
+            let sockets = udp_sockets(namespaces, version, flow, ecn_of(transport))?;
+            stamp_arrivals(sockets.sink.as_fd(), FILM_BUFFER)?;
+            return Ok(Some(Way { sockets, to: None, name: ("udp", None) }));
+        }
+        Transport::Srt(_) => ("srt", None),
+        Transport::Rist(_) => ("rist", None),
+        Transport::Ontempo(spec) => ("ontempo", Some(spec.congestion.clone())),
+        _ => return Ok(None),
+    };
+    let carrier = carrier(transport, flow, version).map_err(io::Error::other)?;
+    let Some(Carrier { ports, .. }) = carrier else { return Ok(None) };
+    let source = made(namespaces, End::source(flow), || {
+        // Not connected: what the program does not take yet would else make the next call fail.
+        socket(Version::V4, Type::DGRAM, Protocol::UDP)
+    })?;
+    let sink = made(namespaces, End::sink(flow), || {
+        let socket = socket(Version::V4, Type::DGRAM, Protocol::UDP)?;
+        socket.bind(&inner(ports.output).into())?;
+        Ok(socket)
+    })?;
+    stamp_arrivals(sink.as_fd(), FILM_BUFFER)?;
+    let sockets = UdpSockets { source, sink };
+    Ok(Some(Way { sockets, to: Some(inner(ports.input).into()), name }))
 }
 
 /// The ECN field of the packets of UDP (RFC 3168, section 5).

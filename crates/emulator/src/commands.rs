@@ -14,10 +14,11 @@ use ontempo_scenario::model::{Application, Scenario};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::Control;
+use crate::carriers::{self, Carrier};
 use crate::clock::Clock;
 use crate::error::EmulationError;
 use crate::namespace::Namespaces;
+use crate::{Control, sys};
 use ontempo_runtime::{End, Version};
 
 /// How often commands are polled.
@@ -25,6 +26,9 @@ const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);
 
 /// How long a command may take to end after SIGTERM, before SIGKILL.
 const GRACE: StdDuration = StdDuration::from_secs(1);
+
+/// How long the receivers of films may take until they listen.
+const LISTENS_WITHIN: StdDuration = StdDuration::from_secs(10);
 
 /// A program to run.
 pub(crate) struct Task {
@@ -34,6 +38,18 @@ pub(crate) struct Task {
     namespace: String,
     /// `None` for a program that is started before the run.
     start: Option<Time>,
+    role: Role,
+}
+
+/// What a program is to the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A flow's own traffic, which a failure makes worthless.
+    Traffic,
+    /// The receiver of a film, listening at a port.
+    Receiver(u16),
+    /// The sender of a film, fed at a port.
+    Sender(u16),
 }
 
 /// Standard output and standard error of a program.
@@ -51,6 +67,9 @@ pub struct Log {
 /// Names the first missing program.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), EmulationError> {
     for (name, group) in &scenario.flows {
+        // Whichever flow it is, the programs are the same.
+        carriers::carrier(&group.transport, 0, Version::default())
+            .map_err(|why| EmulationError::Input(format!("flows.{name}.transport.kind: {why}")))?;
         let Application::Command { command, peer } = &group.application else { continue };
         for (field, words) in [("command", command), ("peer", peer)] {
             if let Some(program) = words.first().filter(|program| !is_program(program)) {
@@ -78,7 +97,7 @@ pub fn require_program(words: &[String]) -> Result<(), EmulationError> {
 }
 
 /// Whether a program of this name, or at this path, is on this machine.
-fn is_program(word: &str) -> bool {
+pub(crate) fn is_program(word: &str) -> bool {
     if word.contains('/') {
         return Path::new(word).is_file();
     }
@@ -92,33 +111,41 @@ pub(crate) fn tasks(
     layout: &Layout,
     namespaces: &Namespaces,
     version: Version,
-) -> Vec<Task> {
+) -> Result<Vec<Task>, EmulationError> {
     let mut tasks = Vec::new();
     for (number, flow) in layout.flows.iter().enumerate() {
-        let group = &layout.groups[flow.group];
-        let Some(Application::Command { command, peer }) =
-            scenario.flows.get(group).map(|group| &group.application)
-        else {
-            continue;
-        };
+        let name = &layout.groups[flow.group];
+        let Some(group) = scenario.flows.get(name) else { continue };
         let (source, sink) = (End::source(number), End::sink(number));
-        let filled = |word: &String| {
-            let word = word.replace("{source}", &source.ip(version).to_string());
-            word.replace("{sink}", &sink.ip(version).to_string())
+        let filled = |words: &[String]| -> Vec<String> {
+            let address = |end: End| end.ip(version).to_string();
+            let word = |word: &String| {
+                word.replace("{source}", &address(source)).replace("{sink}", &address(sink))
+            };
+            words.iter().map(word).collect()
         };
-        let both = [(command, source, "source", Some(flow.start)), (peer, sink, "sink", None)];
-        for (words, end, side, start) in both {
+        let carrier = carriers::carrier(&group.transport, number, version);
+        let carrier = carrier.map_err(EmulationError::Input)?;
+        let both = match (&group.application, carrier) {
+            (Application::Command { command, peer }, _) => [
+                (filled(command), source, "source", Some(flow.start), Role::Traffic),
+                (filled(peer), sink, "sink", None, Role::Traffic),
+            ],
+            (_, Some(Carrier { send, receive, ports })) => [
+                (send, source, "source", Some(flow.start), Role::Sender(ports.input)),
+                (receive, sink, "sink", None, Role::Receiver(ports.wire)),
+            ],
+            _ => continue,
+        };
+        for (words, end, side, start, role) in both {
             if !words.is_empty() {
-                tasks.push(Task {
-                    label: format!("{group}.{}.{side}", flow.index),
-                    words: words.iter().map(filled).collect(),
-                    namespace: namespaces.of(end).to_owned(),
-                    start,
-                });
+                let label = format!("{name}.{}.{side}", flow.index);
+                let namespace = namespaces.of(end).to_owned();
+                tasks.push(Task { label, words, namespace, start, role });
             }
         }
     }
-    tasks
+    Ok(tasks)
 }
 
 /// The command that runs `words` in `namespace`.
@@ -139,13 +166,18 @@ struct Running {
 impl Running {
     fn start(task: Task) -> io::Result<Self> {
         let log = File::from(memfd_create("log", MemfdFlags::CLOEXEC)?);
-        let child = inside(&task.namespace, &task.words)
+        let mut command = inside(&task.namespace, &task.words);
+        command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log.try_clone()?)
             // Ctrl-C must reach only this process, which then ends the program.
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        if task.role != Role::Traffic {
+            // What carries a film precedes other work, as the film's source and sink do.
+            sys::begin_with_realtime_priority(&mut command);
+        }
+        let child = command.spawn()?;
         Ok(Self { task, child, log, status: None })
     }
 
@@ -167,67 +199,162 @@ impl Running {
         }
     }
 
-    fn log(mut self) -> Log {
+    fn name(&self) -> String {
+        format!("{}: `{}`", self.task.label, self.task.words.join(" "))
+    }
+
+    fn log(&mut self) -> Log {
         let mut text = Vec::new();
         // An in-memory file that cannot be read counts as empty.
         let _ = self.log.rewind().and_then(|()| self.log.read_to_end(&mut text));
-        Log { label: self.task.label, text }
+        Log { label: self.task.label.clone(), text }
+    }
+
+    /// The last line that it has written.
+    fn last_words(&mut self) -> String {
+        let log = self.log();
+        let text = String::from_utf8_lossy(&log.text);
+        let said = text.lines().rfind(|line| !line.trim().is_empty());
+        said.unwrap_or("it said nothing").to_owned()
+    }
+
+    /// What of the film the kernel dropped since the sender did not read it, if it is one.
+    fn unread(&self) -> Option<String> {
+        let Role::Sender(port) = self.task.role else { return None };
+        if self.status.is_some() {
+            return None;
+        }
+        let dropped = carriers::dropped_at(self.child.id(), port)?;
+        (dropped > 0).then(|| {
+            let what = "datagrams of the film before it read them, which count as lost; send the film \
+                        paced, or give sockets a larger buffer (sysctl net.core.rmem_default)";
+            format!("{}: the kernel dropped {dropped} {what}", self.name())
+        })
     }
 }
 
-/// Runs `tasks` until `end`, or until `control` is cancelled, ends those that still run, and
-/// returns their output.
-///
-/// # Errors
-/// If one cannot be started, or fails before the end.
-pub(crate) fn supervise(
-    tasks: Vec<Task>,
-    clock: Clock,
-    end: Time,
-    control: &Control,
-) -> Result<Vec<Log>, EmulationError> {
-    let mut running = Vec::new();
-    let supervised = supervise_all(tasks, &mut running, clock, end, control);
-    end_all(&mut running);
-    supervised?;
-    Ok(running.into_iter().map(Running::log).collect())
+/// The programs of a run; dropping it ends them.
+#[derive(Default)]
+pub(crate) struct Programs {
+    waiting: Vec<Task>,
+    running: Vec<Running>,
+    /// A sentence for each way in which programs that carry films have failed.
+    failures: Vec<String>,
 }
 
-fn supervise_all(
-    mut tasks: Vec<Task>,
-    running: &mut Vec<Running>,
-    clock: Clock,
-    end: Time,
-    control: &Control,
-) -> Result<(), EmulationError> {
-    loop {
-        let now = clock.now();
-        if now >= end || control.is_cancelled() {
-            return Ok(());
+/// What programs leave.
+#[derive(Default)]
+pub(crate) struct Supervised {
+    pub(crate) logs: Vec<Log>,
+    pub(crate) failures: Vec<String>,
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        end_all(&mut self.running);
+    }
+}
+
+impl Programs {
+    /// Starts the receivers of films among `tasks`, and waits until they listen.
+    ///
+    /// # Errors
+    /// If one cannot be started, or does not listen; [`EmulationError::Cancelled`] if `control` was.
+    pub(crate) fn begin(tasks: Vec<Task>, control: &Control) -> Result<Self, EmulationError> {
+        let mut programs = Self::default();
+        programs.waiting = tasks;
+        let is_receiver = |task: &mut Task| matches!(task.role, Role::Receiver(_));
+        for task in programs.waiting.extract_if(.., is_receiver).collect::<Vec<_>>() {
+            programs.start(task)?;
         }
-        let is_due =
-            |task: &mut Task| task.start.is_none_or(|start| start <= now && now > Time::ZERO);
-        for task in tasks.extract_if(.., is_due) {
-            let name = format!("{}: `{}`", task.label, task.words.join(" "));
-            let started = Running::start(task);
-            running.push(started.map_err(|error| EmulationError::system(&name, &error))?);
-        }
-        for place in 0..running.len() {
-            let one = &mut running[place];
-            let name = format!("{}: `{}`", one.task.label, one.task.words.join(" "));
-            let ended = one.has_ended().map_err(|error| EmulationError::system(&name, &error))?;
-            if let Some(status) = ended.filter(|status| !status.success()) {
-                let log = running.swap_remove(place).log();
-                let text = String::from_utf8_lossy(&log.text);
-                let said = text.lines().rfind(|line| !line.trim().is_empty());
-                return Err(EmulationError::System(format!(
-                    "{name} failed {:.1} s after the start, with {status}: {}",
-                    now.as_secs_f64(),
-                    said.unwrap_or("it said nothing")
-                )));
+        let mut waited = StdDuration::ZERO;
+        for one in &mut programs.running {
+            let Role::Receiver(port) = one.task.role else { continue };
+            while carriers::dropped_at(one.child.id(), port).is_none() {
+                if control.is_cancelled() {
+                    return Err(EmulationError::Cancelled);
+                }
+                let name = one.name();
+                let ended = one.has_ended();
+                let ended = ended.map_err(|error| EmulationError::system(&name, &error))?;
+                if let Some(why) = ended
+                    .map(|status| format!("ended with {status}"))
+                    .or_else(|| (waited > LISTENS_WITHIN).then(|| "does not listen".to_owned()))
+                {
+                    let words = one.last_words();
+                    return Err(EmulationError::System(format!("{name} {why}: {words}")));
+                }
+                sleep(LOOK_EVERY);
+                waited += LOOK_EVERY;
             }
         }
-        sleep(LOOK_EVERY);
+        Ok(programs)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_empty()
+    }
+
+    fn start(&mut self, task: Task) -> Result<(), EmulationError> {
+        let name = format!("{}: `{}`", task.label, task.words.join(" "));
+        let started = Running::start(task);
+        self.running.push(started.map_err(|error| EmulationError::system(&name, &error))?);
+        Ok(())
+    }
+
+    /// Runs them until `end`, or until `control` is cancelled, ends those that still run, and
+    /// returns their output.
+    ///
+    /// # Errors
+    /// If one cannot be started, or fails before the end and is the flow's own traffic.
+    pub(crate) fn supervise(
+        mut self,
+        clock: Clock,
+        end: Time,
+        control: &Control,
+    ) -> Result<Supervised, EmulationError> {
+        while !self.is_empty() {
+            let now = clock.now();
+            if now >= end || control.is_cancelled() {
+                break;
+            }
+            let is_due =
+                |task: &mut Task| task.start.is_none_or(|start| start <= now && now > Time::ZERO);
+            for task in self.waiting.extract_if(.., is_due).collect::<Vec<_>>() {
+                self.start(task)?;
+            }
+            self.look(now)?;
+            sleep(LOOK_EVERY);
+        }
+        self.failures.extend(self.running.iter().filter_map(Running::unread));
+        end_all(&mut self.running);
+        let logs = self.running.iter_mut().map(Running::log).collect();
+        Ok(Supervised { logs, failures: std::mem::take(&mut self.failures) })
+    }
+
+    /// Looks for programs that have ended.
+    fn look(&mut self, now: Time) -> Result<(), EmulationError> {
+        for one in &mut self.running {
+            let name = one.name();
+            let ended = one.has_ended().map_err(|error| EmulationError::system(&name, &error))?;
+            let is_traffic = one.task.role == Role::Traffic;
+            // A command may have done its work; what carries a film has not.
+            let Some(status) = ended.filter(|status| !is_traffic || !status.success()) else {
+                continue;
+            };
+            let (after, words) = (now.as_secs_f64(), one.last_words());
+            if is_traffic {
+                return Err(EmulationError::System(format!(
+                    "{name} failed {after:.1} s after the start, with {status}: {words}"
+                )));
+            }
+            let what = "so that the rest of its film is lost";
+            self.failures.push(format!(
+                "{name} ended {after:.1} s after the start, with {status}, {what}: {words}"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@
 //! Requires root, Linux, and the program `ip` of iproute2.
 
 mod assemble;
+mod carriers;
 mod changes;
 mod clock;
 mod commands;

@@ -1,6 +1,6 @@
 //! Limits of emulation, and the kernel's names for its congestion controls.
 
-use ontempo_foundation::Bytes;
+use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::congestion::{
     BbrParameters, CongestionName, UnknownCongestion, Value, World,
 };
@@ -9,6 +9,7 @@ use ontempo_scenario::model::{
 };
 use ontempo_scenario::{FieldPath, Layout};
 
+use crate::carriers::is_whole_millis;
 use crate::error::EmulationError;
 use crate::routers::{Impossible, Routed};
 use crate::traffic::STAMP;
@@ -169,10 +170,6 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
                    application = { kind = \"file\", size = \"1 MB\" }";
         return Some(("application.kind", why.to_owned()));
     }
-    if let Application::Media { .. } = group.application {
-        let why = "films are simulated only; real programs carry them as a command";
-        return Some(("application.kind", why.to_owned()));
-    }
     match &group.transport {
         Transport::Tcp(spec) => of_tcp(spec, version),
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
@@ -185,13 +182,18 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
             })
         }
         Transport::Own {} => None,
-        Transport::Ontempo(_) | Transport::Srt(_) | Transport::Rist(_) => {
-            let why = "it is a pair of programs here: write transport = { kind = \"own\" }, and the two \
-                       as a command";
-            Some(("transport.kind", why.to_owned()))
-        }
+        Transport::Srt(spec) => whole(spec.latency, "transport.latency", "srt-live-transmit"),
+        Transport::Rist(spec) => whole(spec.buffer, "transport.buffer", "ristsender"),
+        Transport::Ontempo(_) => None,
         Transport::Adu(_) => Some(("transport.kind", "no kernel has an ADU transport".to_owned())),
     }
+}
+
+fn whole(time: Duration, field: &'static str, program: &str) -> Option<(&'static str, String)> {
+    (!is_whole_millis(time)).then(|| {
+        let millis = time.as_nanos().div_ceil(1_000_000);
+        (field, format!("{program} takes whole milliseconds, not {time}; write \"{millis} ms\""))
+    })
 }
 
 fn of_tcp(spec: &TcpSpec, version: Version) -> Option<(&'static str, String)> {

@@ -79,6 +79,8 @@ pub(crate) struct FlowCounts {
     pub(crate) delivered_bytes: u64,
     /// Of the packets sent in the present span, those lost.
     pub(crate) dropped: u64,
+    /// Bytes of all packets that its source, and that its sink, has sent.
+    pub(crate) wire: [u64; 2],
 }
 
 /// A packet to be written to an interface.
@@ -234,6 +236,9 @@ impl Network {
             packet.is_counted = packet.is_data
                 && ip::segment(&packet.bytes).is_none_or(|segment| segment.payload > 0);
             self.counts[flow].sent += u64::from(packet.is_counted && is_leaving);
+            if is_leaving {
+                self.counts[flow].wire[usize::from(!packet.is_data)] += packet.bytes.len() as u64;
+            }
             if let Some(numbering) = self.numbering.get_mut(flow) {
                 let first = self.routes.get(route).links.first().copied().unwrap_or_default();
                 (packet.number, packet.retransmission) =

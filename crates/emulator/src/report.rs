@@ -23,6 +23,9 @@ pub struct ForwardingReport {
     pub unroutable: u64,
     /// Connections that failed before the end, with the reason.
     pub broken: Vec<String>,
+    /// A sentence for each way in which a film was not carried as it was to be: a program that ended, or
+    /// datagrams that were lost outside the network.
+    pub failures: Vec<String>,
     /// Delivery time minus due time, over all packets.
     pub lateness: Lateness,
     /// Whether the threads that forward and that serve applications ran with real-time priority (`SCHED_FIFO`).
@@ -60,6 +63,7 @@ impl ForwardingReport {
         }
         let broken = self.broken.iter();
         warnings.extend(broken.map(|flow| format!("a connection failed before the end: {flow}")));
+        warnings.extend(self.failures.iter().cloned());
         if self.refused > 0 {
             warnings.push(format!(
                 "the kernel refused to deliver {} packets to their hosts",
@@ -97,6 +101,7 @@ mod tests {
             refused: 0,
             unroutable: 0,
             broken: Vec::new(),
+            failures: Vec::new(),
             lateness: Lateness::default(),
             realtime: true,
             sending: Lateness::default(),

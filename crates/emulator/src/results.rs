@@ -2,17 +2,18 @@
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, ReactionRow, ResultTable, Rows, Standstill, by_group, capacity_rows,
-    change_rows, drop_name, interval_rows, message_rows, playout_rows, stands_still_since,
+    Cell, Flow, FlowRow, MediaBytes, ReactionRow, ResultTable, Rows, Showing, ShownFrame,
+    Standstill, by_group, capacity_rows, change_rows, drop_name, frame_rows, interval_rows,
+    media_rows, message_rows, playout_rows, stands_still_since,
 };
-use ontempo_scenario::model::Scenario;
+use ontempo_scenario::model::{Application, Scenario};
 use ontempo_scenario::tables::{
     ADUS, CAPACITY, EVENTS, FLOWS, FRAMES, INTERVALS, LINKS, MEDIA, MESSAGES, PACKETS, PLAYOUT,
     QUEUES, SAMPLES,
 };
 use ontempo_scenario::{LaidFlow, LaidLink, Layout};
 
-use crate::commands::Log;
+use crate::commands::{Log, Supervised};
 use crate::forwarder::Forwarded;
 use crate::report::ForwardingReport;
 use crate::traffic::{Agent, Served, Tcp, Traffic};
@@ -38,7 +39,7 @@ pub(crate) struct Ran {
     pub(crate) forwarded: Forwarded,
     pub(crate) served: Served,
     pub(crate) traffic: Traffic,
-    pub(crate) logs: Vec<Log>,
+    pub(crate) programs: Supervised,
 }
 
 /// A run that has reached its end.
@@ -61,7 +62,7 @@ pub(crate) fn collect(
     changed: Option<Scenario>,
     ran: Ran,
 ) -> Results {
-    let Ran { forwarded, served, traffic, logs } = ran;
+    let Ran { forwarded, served, traffic, programs: Supervised { logs, failures } } = ran;
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
     let mut run = Run { scenario, layout, changed, forwarded, traffic, end, span };
@@ -77,10 +78,10 @@ pub(crate) fn collect(
         run.messages(),
         run.intervals(),
         run.capacity(),
-        // Films are simulated only.
-        Rows::of(&FRAMES),
-        Rows::of(&MEDIA),
+        run.frames(),
+        run.media(),
     ];
+    let overflowed = run.overflowed();
     let broken = run.broken();
     let standstills = run.standstills();
     let (forwarded, changed) = (run.forwarded, run.changed);
@@ -92,6 +93,7 @@ pub(crate) fn collect(
         realtime: forwarded.realtime && served.realtime,
         sending: served.lateness,
         broken,
+        failures: failures.into_iter().chain(overflowed).collect(),
     };
     Results { tables: tables.map(Rows::finish).into(), report, logs, changed, standstills }
 }
@@ -120,6 +122,54 @@ impl Run<'_> {
             Some(format!("{}.{}: {error}", flow.group, flow.index))
         };
         self.tcp().filter_map(why).collect()
+    }
+
+    /// Films of which datagrams were lost on this side of their transport.
+    fn overflowed(&self) -> Vec<String> {
+        let told = |(flow, agent): (Flow<'_>, &Agent)| {
+            let lost = agent.overflowed();
+            let what = "datagrams came out of the transport and were lost before they were read";
+            (lost > 0).then(|| format!("{}.{}: {lost} {what}", flow.group, flow.index))
+        };
+        self.agents().filter_map(told).collect()
+    }
+
+    /// The films, with what has arrived of each and the end of what is shown.
+    fn films(&self) -> impl Iterator<Item = (Flow<'_>, &Showing, Vec<ShownFrame>, Time)> {
+        let from = Time::ZERO + self.scenario.measure.from;
+        self.agents().filter_map(move |(flow, agent)| {
+            let showing = agent.showing()?;
+            let stop = self.layout.flows[flow.number as usize].stop.unwrap_or(Time::NEVER);
+            let until = stop.min(self.end);
+            Some((flow, showing, showing.shown(from, until), until))
+        })
+    }
+
+    fn frames(&self) -> Rows {
+        let mut rows = Rows::of(&FRAMES);
+        self.films().for_each(|(flow, _, shown, _)| frame_rows(&mut rows, flow, &shown));
+        rows
+    }
+
+    fn media(&self) -> Rows {
+        let mut rows = Rows::of(&MEDIA);
+        let network = &self.forwarded.network;
+        for (flow, showing, shown, until) in self.films() {
+            let group = self.scenario.flows.get(flow.group);
+            let Some(Application::Media { latency, .. }) = group.map(|group| &group.application)
+            else {
+                continue;
+            };
+            let number = flow.number as usize;
+            let (now, before) = (network.counts[number].wire, network.counts_before[number].wire);
+            let bytes = MediaBytes {
+                media: showing.bytes(Time::ZERO + self.scenario.measure.from, until),
+                wire: now[0] - before[0],
+                back: now[1] - before[1],
+            };
+            media_rows(&mut rows, flow, &shown, (latency, self.end), bytes);
+        }
+        rows
     }
 
     fn standstills(&mut self) -> Vec<Standstill> {
@@ -163,7 +213,7 @@ impl Run<'_> {
             // The network counts what is sent and what is lost: the same packets. The sender's socket
             // counts other ones where a span begins.
             totals.sent = now.sent - before.sent;
-            if agent.is_none() {
+            if agent.is_none_or(Agent::is_counted_outside) {
                 // Only the network sees a command's packets.
                 totals.delivered = now.delivered - before.delivered;
                 bytes = now.delivered_bytes - before.delivered_bytes;

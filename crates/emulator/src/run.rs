@@ -11,7 +11,7 @@ use ontempo_scenario::model::Scenario;
 use crate::assemble::{self, network, traffic};
 use crate::changes::{Incoming, Links};
 use crate::clock::Clock;
-use crate::commands::{self, Log, Task};
+use crate::commands::{self, Programs, Supervised};
 use crate::error::EmulationError;
 use crate::forwarder::{Forwarded, Forwarder};
 use crate::namespace::Namespaces;
@@ -128,17 +128,18 @@ impl<'a> Emulation<'a> {
         };
         let mut traffic = traffic(self.scenario, &self.layout, &self.options, &self.namespaces)?;
         let version = self.options.version;
-        let tasks = commands::tasks(self.scenario, &self.layout, &self.namespaces, version);
-        let lead = if tasks.is_empty() { LEAD } else { LEAD_OF_PROGRAMS };
+        let tasks = commands::tasks(self.scenario, &self.layout, &self.namespaces, version)?;
+        let programs = Programs::begin(tasks, control)?;
+        let lead = if programs.is_empty() { LEAD } else { LEAD_OF_PROGRAMS };
         let clock = Clock::starting_in(lead);
         let forwarder = self.forwarder(spans, clock)?;
         let links = self.control.as_ref().map(|(links, _)| links);
         if let Some(links) = links {
             links.begin(clock);
         }
-        let ran = run_all(forwarder, &mut traffic, tasks, clock, end, control);
+        let ran = run_all(forwarder, &mut traffic, programs, clock, end, control);
         let changed = links.map(Links::end);
-        let (forwarded, served, logs) = ran?;
+        let (forwarded, served, programs) = ran?;
         if control.is_cancelled() {
             return Err(EmulationError::Cancelled);
         }
@@ -147,7 +148,7 @@ impl<'a> Emulation<'a> {
             self.layout.links = links;
             scenario
         });
-        let ran = Ran { forwarded, served, traffic, logs };
+        let ran = Ran { forwarded, served, traffic, programs };
         Ok(results::collect(self.scenario, &self.layout, changed, ran))
     }
 
@@ -216,27 +217,23 @@ impl<'a> Emulation<'a> {
 fn run_all(
     forwarder: Forwarder,
     traffic: &mut Traffic,
-    tasks: Vec<Task>,
+    programs: Programs,
     clock: Clock,
     end: Time,
     control: &Control,
-) -> Result<(Forwarded, Served, Vec<Log>), EmulationError> {
+) -> Result<(Forwarded, Served, Supervised), EmulationError> {
     thread::scope(|scope| {
         let forwarding = scope.spawn(move || ending(forwarder.run(end, control), control));
-        let supervising = scope.spawn(move || {
-            if tasks.is_empty() {
-                return Ok(Vec::new());
-            }
-            ending(commands::supervise(tasks, clock, end, control), control)
-        });
+        let supervising =
+            scope.spawn(move || ending(programs.supervise(clock, end, control), control));
         // On a thread of its own, since its priority lasts as long as the thread.
         let serving = scope.spawn(move || ending(serve(traffic, clock, end, control), control));
         let served = joined(serving.join());
-        let logs = joined(supervising.join())?;
+        let supervised = joined(supervising.join())?;
         let forwarded = joined(forwarding.join())
             .map_err(|error| EmulationError::system(&"the network", &error))?;
         let served = served.map_err(|error| EmulationError::system(&"the traffic", &error))?;
-        Ok((forwarded, served, logs))
+        Ok((forwarded, served, supervised))
     })
 }
 

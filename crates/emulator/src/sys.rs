@@ -7,6 +7,11 @@ use std::io;
 use std::mem::{size_of, size_of_val};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use ontempo_foundation::Duration;
+use rustix::time::{ClockId, clock_gettime};
 
 /// `struct ifreq` of `linux/if.h`, as TUNSETIFF reads it.
 #[repr(C)]
@@ -119,6 +124,95 @@ pub(crate) fn set_realtime_priority(priority: c_int) -> io::Result<()> {
     // SAFETY: the call reads `parameters` and keeps no pointer to it; thread 0 is the caller.
     let done = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes `command` begin with real-time priority (`SCHED_RR`), if this process may: with that of the thread
+/// that serves the applications, since the program is one of them.
+pub(crate) fn begin_with_realtime_priority(command: &mut Command) {
+    let parameters = libc::sched_param { sched_priority: TRAFFIC_PRIORITY };
+    // SAFETY: between fork and exec the closure makes one system call, which reads `parameters` and
+    // keeps no pointer to it; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || {
+            // Without the right it runs as an ordinary process, as the threads then do.
+            let _ = libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters);
+            Ok(())
+        });
+    }
+}
+
+/// Makes the kernel tell of `socket` when each datagram came and how many it lost before, and gives it
+/// room for `bytes`.
+pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    let set = |option: c_int, value: c_int| {
+        // SAFETY: the kernel reads one `int`, as each of these options has, and keeps no pointer to it.
+        let done = unsafe {
+            let length = size_of::<c_int>() as libc::socklen_t;
+            let value = (&raw const value).cast();
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, length)
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    set(libc::SO_TIMESTAMPNS, 1)?;
+    set(libc::SO_RXQ_OVFL, 1)?;
+    set(libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// A datagram that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamped {
+    /// Its bytes, as far as there was room.
+    pub(crate) length: usize,
+    /// How long ago it came.
+    pub(crate) age: Duration,
+    /// Datagrams that the socket has lost since it was made.
+    pub(crate) lost: u32,
+}
+
+/// Reads the next datagram of a socket that stamps arrivals.
+///
+/// # Errors
+/// `WouldBlock` if none is there.
+pub(crate) fn receive_stamped(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Stamped> {
+    // As `struct cmsghdr` is aligned.
+    let mut control = [0u64; 16];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: a message header is valid with all its fields zero or null; the kernel writes within the
+    // lengths given here, to memory that outlives the call. The headers of control messages are followed
+    // by the macros of the C library, within what the kernel has filled, and their contents are read
+    // without regard to alignment.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control);
+        let length = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT);
+        let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
+        let mut read = Stamped { length, age: Duration::ZERO, lost: 0 };
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    read.age = age(data.cast::<libc::timespec>().read_unaligned());
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    read.lost = data.cast::<u32>().read_unaligned();
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+        Ok(read)
+    }
+}
+
+/// How long ago the system's time was `then`; none if that is to come.
+fn age(then: libc::timespec) -> Duration {
+    let now = clock_gettime(ClockId::Realtime);
+    let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let age = nanos(now.tv_sec, now.tv_nsec) - nanos(then.tv_sec, then.tv_nsec);
+    Duration::from_nanos(u64::try_from(age).unwrap_or(0))
 }
 
 const _: () = assert!(size_of::<InterfaceRequest>() == 40 && size_of::<TcpInfo>() == 248);

@@ -31,7 +31,7 @@ pub use rows::{
     Flow, FlowRow, FlowTotals, LinkTotals, MediaBytes, ReactionRow, capacity_rows, change_rows,
     drop_name, frame_rows, interval_rows, media_rows, message_rows, playout_rows,
 };
-pub use showing::{Showing, Shown, ShownFrame, latency_quantile};
+pub use showing::{Showing, Shown, ShownFrame, ShownStream, latency_quantile};
 pub use sources::{messages, prompts, source};
 pub use spacing::{Distance, Pace};
 pub use standstill::{Standstill, by_group, stands_still_since};

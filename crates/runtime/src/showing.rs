@@ -17,6 +17,17 @@ pub struct Showing {
     start: Time,
     /// By frame: the packets that have arrived, and when the last did.
     frames: Vec<(u32, Time)>,
+    /// By frame: when its last packet was given to the transport, where that is not as due.
+    given: Vec<Time>,
+}
+
+/// The same, of a film that arrives as a stream of bytes.
+#[derive(Debug)]
+pub struct ShownStream {
+    showing: Showing,
+    /// The next datagram of the film, and the bytes up to its end.
+    next: u64,
+    end: u64,
 }
 
 /// A frame that was sent.
@@ -55,12 +66,25 @@ pub struct Shown {
 impl Showing {
     /// Of a film that begins at `start`.
     pub fn new(film: Arc<Film>, start: Time) -> Self {
-        Self { film, start, frames: Vec::new() }
+        Self { film, start, frames: Vec::new(), given: Vec::new() }
     }
 
     /// The film.
     pub fn film(&self) -> &Arc<Film> {
         &self.film
+    }
+
+    /// Datagram `number` was given to the transport at `now`. Datagrams of which this is not told were given
+    /// when they were due.
+    pub fn given(&mut self, now: Time, number: u64) {
+        let Some(sent) = self.film.datagram(number) else { return };
+        for frame in self.film.frames(&sent).flatten() {
+            let Ok(frame) = usize::try_from(frame) else { continue };
+            if self.given.len() <= frame {
+                self.given.resize(frame + 1, Time::ZERO);
+            }
+            self.given[frame] = now.max(self.given[frame]);
+        }
     }
 
     /// Datagram `number` has been given to the receiving application, or of its transport packets those
@@ -111,6 +135,8 @@ impl Showing {
             let frame = &table[(number % each) as usize];
             let record = self.frames.get(number as usize);
             let whole = record.filter(|(count, _)| *count == self.film.packets_of(number));
+            let due = sent;
+            let sent = self.given.get(number as usize).map_or(sent, |given| sent.max(*given));
             let latency = whole.map(|(_, arrived)| arrived.since(sent));
             let round = number - number % each;
             let needs = frame
@@ -119,13 +145,45 @@ impl Showing {
                 .map(|on| decodable.get((round + u64::from(*on)) as usize).copied().flatten());
             let least = needs.fold(latency, |most, one| Some(most?.max(one?)));
             decodable.push(least);
-            if sent >= from && sent < until {
+            if due >= from && due < until {
                 let (kind, size) = (frame.kind, frame.size);
                 shown.push(ShownFrame { number, kind, size, sent, latency, decodable: least });
             }
         }
         shown
     }
+}
+
+impl ShownStream {
+    /// Of nothing yet.
+    pub fn new(showing: Showing) -> Self {
+        let end = size_of(&showing, 0);
+        Self { showing, next: 0, end }
+    }
+
+    /// The first `bytes` of the stream have been given to the receiving application.
+    pub fn arrived_up_to(&mut self, now: Time, bytes: u64) {
+        while self.end <= bytes {
+            self.showing.arrived(now, self.next, u64::MAX);
+            self.next += 1;
+            self.end += size_of(&self.showing, self.next);
+        }
+    }
+
+    /// What has arrived.
+    pub fn showing(&self) -> &Showing {
+        &self.showing
+    }
+
+    /// The same, for datagrams that arrive by themselves.
+    pub fn showing_mut(&mut self) -> &mut Showing {
+        &mut self.showing
+    }
+}
+
+/// Bytes of a datagram of the film.
+fn size_of(showing: &Showing, number: u64) -> u64 {
+    showing.film().datagram(number).map_or(u64::MAX / 2, |datagram| datagram.size() as u64)
 }
 
 impl Shown {
@@ -250,6 +308,28 @@ mod tests {
         assert_eq!(shown.pictures, (30, 23));
         // From the third picture to the eleventh.
         assert_eq!((shown.freezes, shown.longest, shown.frozen), (1, EACH * 8, EACH * 8));
+    }
+
+    #[test]
+    fn a_frame_that_was_given_late_is_as_old_as_its_giving() {
+        let (delay, late) = (Duration::from_millis(90), Duration::from_millis(7));
+        let mut showing = received(|_| Some(delay), end(0.4));
+        let film = film();
+        let of_third = |number: &u64| {
+            let datagram = film.datagram(*number).expect("it has datagrams");
+            film.frames(&datagram).flatten().any(|frame| frame == 3)
+        };
+        for number in (0..40).filter(of_third) {
+            let datagram = film.datagram(number).expect("it has datagrams");
+            showing.given(Time::ZERO + datagram.at + late, number);
+        }
+        let frames = showing.shown(Time::ZERO, end(0.4));
+        assert_eq!(frames.len(), 10);
+        assert_eq!(frames[2].latency, Some(delay));
+        assert_eq!(
+            (frames[3].latency, frames[3].sent),
+            (Some(delay - late), Time::ZERO + EACH * 3 + late)
+        );
     }
 
     #[test]

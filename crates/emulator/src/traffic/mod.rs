@@ -4,6 +4,7 @@
 //! thread serves all flows, both ends of each: it timestamps sending and arrival with one
 //! clock, and everything is released when the process ends.
 
+mod film;
 mod pert;
 mod receiver;
 mod sending;
@@ -12,15 +13,16 @@ mod spaced;
 mod tcp;
 mod udp;
 
+pub(crate) use film::{FilmFlow, Way};
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::playout::Playout;
-use ontempo_runtime::{FlowTotals, Messages};
+use ontempo_runtime::{FlowTotals, Messages, Showing};
 pub(crate) use pert::{Connection, Telling};
 pub(crate) use receiver::Receiver;
 use sending::Sending;
 pub(crate) use serve::{Served, Traffic, serve};
 pub(crate) use spaced::Spaced;
-pub(crate) use tcp::{Tcp, TcpSockets};
+pub(crate) use tcp::{FilmStream, Tcp, TcpSockets};
 pub(crate) use udp::{STAMP, Udp, UdpSockets};
 
 /// A flow's traffic.
@@ -31,6 +33,8 @@ pub(crate) enum Agent {
     Udp(Box<Udp>),
     /// Over UDP, spaced.
     Spaced(Box<Spaced>),
+    /// A film in datagrams.
+    Film(Box<FilmFlow>),
 }
 
 /// Which of a flow's sockets is ready.
@@ -57,6 +61,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_time(now, sending),
             Self::Udp(udp) => udp.on_time(now, sending),
             Self::Spaced(spaced) => spaced.on_time(now, sending),
+            Self::Film(film) => film.on_time(now, sending),
         }
     }
 
@@ -66,6 +71,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_prompt(now, due, sending),
             Self::Udp(udp) => udp.on_time(now, sending),
             Self::Spaced(spaced) => spaced.on_time(now, sending),
+            Self::Film(film) => film.on_time(now, sending),
         }
     }
 
@@ -87,6 +93,10 @@ impl Agent {
             }
             Self::Spaced(spaced) if side == Side::Sink => spaced.receive(now, sending),
             Self::Spaced(spaced) => spaced.take_reports(now, sending),
+            Self::Film(film) => {
+                film.receive(|| sending.now());
+                film.next(now)
+            }
         }
     }
 
@@ -96,6 +106,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.end(now),
             Self::Udp(udp) => udp.end(now),
             Self::Spaced(spaced) => spaced.udp.end(now),
+            Self::Film(film) => film.end(now),
         }
     }
 
@@ -105,6 +116,8 @@ impl Agent {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),
             Self::Spaced(spaced) => spaced.totals(),
+            // The network counts its packets.
+            Self::Film(_) => FlowTotals::default(),
         }
     }
 
@@ -113,20 +126,40 @@ impl Agent {
             Self::Tcp(tcp) => &tcp.receiver,
             Self::Udp(udp) => &udp.receiver,
             Self::Spaced(spaced) => &spaced.udp.receiver,
+            Self::Film(film) => film.receiver(),
         }
+    }
+
+    /// What has arrived of its film.
+    pub(crate) fn showing(&self) -> Option<&Showing> {
+        match self {
+            Self::Film(film) => Some(film.showing()),
+            Self::Tcp(tcp) => tcp.film.as_ref().map(FilmStream::showing),
+            Self::Udp(_) | Self::Spaced(_) => None,
+        }
+    }
+
+    /// Datagrams of its film that came out of the transport and were lost before they were read.
+    pub(crate) fn overflowed(&self) -> u64 {
+        if let Self::Film(film) = self { film.overflowed() } else { 0 }
+    }
+
+    /// Whether the network, not the agent, counts its packets.
+    pub(crate) fn is_counted_outside(&self) -> bool {
+        matches!(self, Self::Film(_))
     }
 
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Film(_) => None,
         }
     }
 
     pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Film(_) => None,
         }
     }
 
@@ -135,6 +168,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.packet_size(),
             Self::Udp(udp) => udp.packet_size(),
             Self::Spaced(spaced) => spaced.udp.packet_size(),
+            Self::Film(_) => 0,
         }
     }
 
@@ -144,6 +178,7 @@ impl Agent {
             Self::Tcp(tcp) => ("tcp", Some(tcp.congestion())),
             Self::Udp(_) => ("udp", None),
             Self::Spaced(spaced) => ("spaced", spaced.controller_name()),
+            Self::Film(film) => (film.way.name.0, film.way.name.1.as_deref()),
         }
     }
 
@@ -151,7 +186,7 @@ impl Agent {
     pub(crate) fn quantities(&self) -> Vec<(&'static str, f64)> {
         match self {
             Self::Tcp(tcp) => tcp.quantities().collect(),
-            Self::Udp(_) => Vec::new(),
+            Self::Udp(_) | Self::Film(_) => Vec::new(),
             Self::Spaced(spaced) => spaced.quantities().collect(),
         }
     }

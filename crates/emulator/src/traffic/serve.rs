@@ -158,6 +158,10 @@ impl<'a> Server<'a> {
                     server.epoll.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
                     server.epoll.add(source, name + Side::Source as u64, EventFlags::IN)?;
                 }
+                Some(Agent::Film(film)) => {
+                    let sink = &film.way.sockets.sink;
+                    server.epoll.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                }
                 None => continue,
             }
             server.ask(flow, server.traffic.starts[flow]);

@@ -2,10 +2,12 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_kernel::SocketStatus;
-use ontempo_runtime::{FlowTotals, Source};
+use ontempo_media::Film;
+use ontempo_runtime::{FlowTotals, Showing, ShownStream, Source};
 use socket2::{SockAddr, Socket};
 
 use super::sending::{Due, Sending};
@@ -46,6 +48,45 @@ pub(crate) struct Reaction {
     pub(crate) window: u32,
 }
 
+/// The bytes of a film, and what has arrived of them.
+pub(crate) struct FilmStream {
+    film: Arc<Film>,
+    /// The next datagram of it.
+    next: u64,
+    /// Bytes before that, of which so many are written.
+    bytes: Vec<u8>,
+    written: usize,
+    shown: ShownStream,
+}
+
+impl FilmStream {
+    pub(crate) fn new(film: Arc<Film>, start: Time) -> Self {
+        let shown = ShownStream::new(Showing::new(Arc::clone(&film), start));
+        Self { film, next: 0, bytes: Vec::new(), written: 0, shown }
+    }
+
+    /// The next `length` bytes to be written.
+    fn next(&mut self, length: usize) -> &[u8] {
+        if self.written >= BUFFER {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+        }
+        while self.bytes.len() < self.written + length
+            && let Some(datagram) = self.film.datagram(self.next)
+        {
+            self.film.write(&datagram, &mut self.bytes);
+            self.next += 1;
+        }
+        let end = self.bytes.len().min(self.written + length);
+        &self.bytes[self.written..end]
+    }
+
+    /// What has arrived.
+    pub(crate) fn showing(&self) -> &Showing {
+        self.shown.showing()
+    }
+}
+
 /// Both ends of a TCP flow.
 pub(crate) struct Tcp {
     pub(crate) sockets: TcpSockets,
@@ -55,7 +96,11 @@ pub(crate) struct Tcp {
     congestion: String,
     packet: u64,
     payload: u64,
+    /// Bytes of a unit that the source offers.
+    unit: u64,
     source: Source,
+    /// What is written, if it is a film; zeros otherwise.
+    pub(crate) film: Option<FilmStream>,
     start: Time,
     stop: Time,
     is_started: bool,
@@ -92,7 +137,9 @@ impl Tcp {
             congestion,
             packet,
             payload,
+            unit: payload,
             source,
+            film: None,
             start,
             stop,
             is_started: false,
@@ -110,6 +157,13 @@ impl Tcp {
             reactions: Vec::new(),
             failed: None,
         }
+    }
+
+    /// Writes a film, of which the source offers the bytes.
+    pub(crate) fn with_film(mut self, film: FilmStream) -> Self {
+        self.unit = 1;
+        self.film = Some(film);
+        self
     }
 
     pub(super) fn on_time(&mut self, now: Time, sending: &mut Sending) -> Time {
@@ -161,15 +215,19 @@ impl Tcp {
     /// again.
     fn send(&mut self, now: Time, sending: &mut Sending) -> Time {
         let may_send = now < self.stop && self.failed.is_none();
-        let offered = self.due.offered(&mut self.source, self.payload, now.min(self.stop));
-        let target = offered.saturating_mul(self.payload);
+        let offered = self.due.offered(&mut self.source, self.unit, now.min(self.stop));
+        let target = offered.saturating_mul(self.unit);
         let mut left = MAX_BATCH;
         static ZEROS: [u8; BUFFER] = [0; BUFFER];
         while may_send && !self.is_full && self.written < target && left > 0 {
             let most = (target - self.written).min(BUFFER as u64) as usize;
             let called = sending.now();
-            match (&self.sockets.source).write(&ZEROS[..most]) {
+            let bytes = self.film.as_mut().map_or(&ZEROS[..most], |film| film.next(most));
+            match (&self.sockets.source).write(bytes) {
                 Ok(length) => {
+                    if let Some(film) = &mut self.film {
+                        film.written += length;
+                    }
                     self.written += length as u64;
                     left = left.saturating_sub(length);
                     self.due.written(sending, called, self.written);
@@ -235,6 +293,9 @@ impl Tcp {
         {
             left = left.saturating_sub(length);
             self.received += length as u64;
+        }
+        if let Some(film) = &mut self.film {
+            film.shown.arrived_up_to(now, self.received);
         }
         while (self.delivered + 1) * self.payload <= self.received {
             let unit = self.delivered;

@@ -158,7 +158,7 @@ pub enum Application {
         depends: Dependencies,
     },
     /// A film: pictures and sound as an encoder gives them out, in a transport stream. What arrives of it
-    /// is judged frame by frame. Simulated only. Give one of `file`, `frames`, `frames-text` and `generate`.
+    /// is judged frame by frame. Give one of `file`, `frames`, `frames-text` and `generate`.
     Media {
         /// A transport stream (MPEG-TS), relative to the file that names it, of at most 512 MiB: its
         /// frames, by size, time and what they depend on.

@@ -58,13 +58,11 @@ pub enum Transport {
     /// application's choice (rr3216).
     Adu(AduSpec),
     /// `ontempo send` and `ontempo receive`: units over QUIC, as the two programs carry them, with
-    /// their own code and its handshake. Simulated only. It carries media alone.
+    /// their own code and its handshake. It carries media alone.
     Ontempo(OntempoSpec),
-    /// SRT in live mode, as `srt-live-transmit` has it at both ends. Simulated only. It carries media
-    /// alone.
+    /// SRT in live mode, as `srt-live-transmit` has it at both ends. It carries media alone.
     Srt(SrtSpec),
-    /// RIST's main profile, as `ristsender` and `ristreceiver` have it. Simulated only. It carries media
-    /// alone.
+    /// RIST's main profile, as `ristsender` and `ristreceiver` have it. It carries media alone.
     Rist(RistSpec),
     /// Whatever a `command` opens itself; emulated only.
     Own {},

@@ -2,7 +2,7 @@
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
-use ontempo_runtime::{Messages, Showing};
+use ontempo_runtime::{Messages, Showing, ShownStream};
 
 use super::consumer::Consumer;
 
@@ -27,36 +27,15 @@ pub(crate) struct Receiver {
 
 /// A film that arrives as a stream of bytes, or as its datagrams.
 struct FilmReceiver {
-    showing: Showing,
+    shown: ShownStream,
     /// Payload of a packet of the stream in bytes.
     payload: u64,
-    /// The next datagram of the stream, and the bytes up to its end.
-    next: u64,
-    end: u64,
-}
-
-impl FilmReceiver {
-    /// All packets up to this one have arrived.
-    fn arrived(&mut self, now: Time, packet: u64) {
-        let bytes = (packet + 1) * self.payload;
-        while self.end <= bytes {
-            self.showing.arrived(now, self.next, u64::MAX);
-            self.next += 1;
-            self.end += size_of(&self.showing, self.next);
-        }
-    }
-}
-
-/// Bytes of a datagram of the film.
-fn size_of(showing: &Showing, number: u64) -> u64 {
-    showing.film().datagram(number).map_or(u64::MAX / 2, |datagram| datagram.size() as u64)
 }
 
 impl Receiver {
     /// The receiver of a film's datagrams.
     pub(crate) fn of_film(showing: Showing) -> Self {
-        let end = size_of(&showing, 0);
-        let film = FilmReceiver { showing, payload: 0, next: 0, end };
+        let film = FilmReceiver { shown: ShownStream::new(showing), payload: 0 };
         Self { film: Some(Box::new(film)), ..Self::default() }
     }
 
@@ -72,13 +51,13 @@ impl Receiver {
     /// A datagram of the film, or some of its transport packets, is given to the application.
     pub(crate) fn show(&mut self, now: Time, number: u64, packets: u64) {
         if let Some(film) = &mut self.film {
-            film.showing.arrived(now, number, packets);
+            film.shown.showing_mut().arrived(now, number, packets);
         }
     }
 
     /// What has arrived of the film.
     pub(crate) fn showing(&self) -> Option<&Showing> {
-        self.film.as_ref().map(|film| &film.showing)
+        self.film.as_ref().map(|film| film.shown.showing())
     }
 
     /// The receiver of ADUs.
@@ -112,7 +91,8 @@ impl Receiver {
     pub(crate) fn deliver(&mut self, now: Time, unit: u64, due: Option<Time>) {
         self.delivered += 1;
         if let Some(film) = &mut self.film {
-            film.arrived(now, unit);
+            // All packets up to this one have arrived.
+            film.shown.arrived_up_to(now, (unit + 1) * film.payload);
         }
         let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
         playout.on_unit(due, now);

@@ -1,0 +1,1 @@
+"""SRT and RIST: their models, simulated, beside their programs, emulated."""
