@@ -5,13 +5,20 @@ const AXIS_WIDTH = 50;
 // A limit above this many times the data would flatten them.
 const LIMIT_IN_SIGHT = 6;
 
-const heightOf = () => window.innerWidth < 600 ? 190 : 230;
+const heightOf = (chart) => (window.innerWidth < 600 ? 190 : 230) + (chart && chart.run != null ? 60 : 0);
 const maxOf = (numbers) => numbers.reduce((max, value) => value > max ? value : max, 0);
-const highest = (line) => maxOf(line.shape === "band" ? line.high : line.y);
+const highest = (line) => line.shape === "spans" ? 0 : maxOf(line.shape === "band" ? line.high : line.y);
+// Its lines are of one film, told apart by form; those of others by the colour of their run.
+const isOfOne = (chart) => chart.run != null;
+const isHidden = (chart, line) => hidden.has(isOfOne(chart) ? chart.run : line.run);
 
 // The places of a line's series; a band has three.
 function seriesOf(chart, line, isAuto, several) {
   const stroke = () => lineColor(line);
+  if (line.shape === "symbols" || line.shape === "spans") {
+    const paths = line.shape === "spans" ? spansOf(line) : symbolsOf(line);
+    return [{ auto: line.shape !== "spans", points: { show: false }, show: true, paths }];
+  }
   const common = { auto: isAuto, points: { show: false }, show: true };
   const edge = { ...common, stroke: () => faded(lineColor(line), several ? 0.15 : 0.3), width: 1 };
   const isSolid = line.shape === "line" || line.shape === "steps";
@@ -29,6 +36,7 @@ function seriesOf(chart, line, isAuto, several) {
 }
 
 function tableOf(line) {
+  if (line.shape === "spans") return [line.x, line.x.map(() => null)];
   return line.shape === "band" ? [line.x, line.high, line.low, line.y] : [line.x, line.y];
 }
 
@@ -59,24 +67,22 @@ function nearestIndex(plot, series, index) {
 }
 
 function legendOf(chart, host, several) {
-  return chart.lines.map((line) => {
+  return chart.lines.map((line, place) => {
     const button = document.createElement("button");
     button.type = "button";
     button.setAttribute("aria-pressed", "true");
     button.title = line.detail;
-    const swatch = document.createElement("i");
-    swatch.className = `swatch ${line.shape === "limit" ? "dashed" : `c${line.color % COLORS}`}`;
-    if (several && line.shape !== "limit") {
-      swatch.classList.add(`dash${line.dash % DASHES.length}`);
-    }
+    const swatch = swatchOf(line, several);
     const name = document.createElement("span");
-    const run = several && line.shape !== "limit" ? `${data.names[line.run]} ` : "";
+    const run = several && line.shape !== "limit" && !isOfOne(chart) ? `${data.names[line.run]} ` : "";
     name.textContent = `${run}${line.label}`;
     const detail = document.createElement("small");
     // With several runs the names take the room; the button's title has it.
-    detail.textContent = several && chart.id !== "losses" ? "" : line.detail;
+    detail.textContent = several && chart.id !== "losses" && !isOfOne(chart) ? "" : line.detail;
     const value = document.createElement("output");
     button.append(swatch, name, detail, value);
+    // What is drawn last lies above, and is named first.
+    if (isOfOne(chart)) button.style.order = String(-place);
     host.append(button);
     return { line, button, value, isOff: false };
   });
@@ -91,6 +97,7 @@ function axes(chart, section) {
   const along = {
     ...common, size: 30, space: 64,
     values: (plot, splits) => {
+      if (isLogAlong(chart)) return splits.map((at) => written("s", at));
       const [factor, name] = scaleOf("s", chart.time ? 1 : Math.max(...splits.map(Math.abs)));
       return splits.map((at, place) => {
         const text = String(Number((at / factor).toPrecision(9)));
@@ -112,28 +119,107 @@ function axes(chart, section) {
       return Array.from({ length: Math.round(Math.log10(max)) - first + 1 }, (_, place) => 10 ** (first + place));
     };
   }
+  for (const [axis, isLog] of [[along, isLogAlong(chart)], [up, isLogUp(chart)]]) {
+    if (!isLog) continue;
+    axis.splits = (plot, place, min, max) => logSplits(min, max);
+    axis.filter = (plot, splits) => splits;
+  }
   return [along, up];
 }
 
-// What the user dragged, else what all show.
-function rangeInView(plot, min, max) {
-  const isDragged = !view.isMoving && view.charts.includes(plot) && max > min;
-  return isDragged ? [min, max] : [view.from, view.to];
+// Latencies that differ more than this are on a logarithmic axis.
+const LOG_FROM = 20;
+const LOG_MARKS = [1, 2, 5];
+
+function isLogAlong(chart) {
+  const least = Math.min(...chart.lines.map((line) => line.x[0]));
+  return chart.id === "on-time" && least > 0 && maxOf(chart.lines.map((line) => line.x.at(-1))) > LOG_FROM * least;
+}
+
+function isLogUp(chart) {
+  const least = Math.min(...chart.lines.map((line) => line.low ? Math.min(...line.low) : Infinity));
+  return chart.id === "frame-latency" && least > 0 && maxOf(chart.lines.map(highest)) > LOG_FROM * least;
+}
+
+// 1, 2 and 5 of each power of ten in a range.
+function logSplits(min, max) {
+  const splits = [];
+  for (let power = Math.floor(Math.log10(min)); 10 ** power <= max; power += 1) {
+    for (const first of LOG_MARKS) {
+      const at = Number((first * 10 ** power).toPrecision(1));
+      if (at >= min && at <= max) splits.push(at);
+    }
+  }
+  return splits;
+}
+
+// Values marked on the axis along, with their names at the top, as far as there is room.
+function drawMarked(plot, chart) {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = palette.limit;
+  ctx.fillStyle = palette.quiet;
+  ctx.lineWidth = ratio;
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.textBaseline = "alphabetic";
+  ctx.setLineDash([5 * ratio, 4 * ratio]);
+  let taken = -Infinity;
+  for (const value of chart.marked || []) {
+    const x = Math.round(plot.valToPos(value, "x", true)) + 0.5;
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const text = written("s", value);
+    const half = ctx.measureText(text).width / 2;
+    const middle = Math.min(Math.max(x, bbox.left + half), bbox.left + bbox.width - half);
+    if (middle - half <= taken) continue;
+    ctx.textAlign = "center";
+    ctx.fillText(text, middle, bbox.top - 4 * ratio);
+    taken = middle + half + 8 * ratio;
+  }
+  ctx.restore();
 }
 
 // All show what was dragged in one.
-function followDrag(plot, key) {
-  if (key === "x" && !view.isMoving && view.charts.includes(plot)) show(plot.scales.x.min, plot.scales.x.max);
+function onDrag(plot) {
+  const { left, width } = plot.select;
+  if (width > 0) show(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+}
+
+// Shares end a little above all; what has no value stands above what has one.
+function upRange(chart, min, max) {
+  if (chart.unit === "share" && chart.id !== "late") return [0, 1.04];
+  if (!isOfOne(chart)) return [0, max > 0 ? max * 1.06 : 1];
+  if (!(max > 0)) return [0, 1];
+  // Where all are much alike, what sets them apart is seen.
+  const from = min > 0.5 * max ? Math.max(0, min - 0.3 * (max - min)) : 0;
+  const room = lostRoom(chart) / (heightOf(chart) - 60);
+  return [from, max + (0.06 * max + room * (max - from)) / (1 - room) * (from > 0 ? 0.4 : 1)];
+}
+
+// Marked values have room beside them.
+function alongRange(chart, min, max) {
+  if (isLogAlong(chart) && !(min > 0)) return [0.01, 1];
+  if (min === max) min = 0;
+  if (!chart.marked) return [min, max];
+  return isLogAlong(chart) ? [min / 1.1, max * 1.1] : [Math.max(0, min - 0.03 * (max - min)), max + 0.03 * (max - min)];
 }
 
 function scalesOf(chart) {
   const isLog = chart.id === "delays";
   const up = isLog
     ? { distr: 3, range: (plot, min) => [10 ** Math.floor(Math.log10(Math.max(min || 1e-3, 1e-9))), 1] }
-    : { range: (plot, min, max) => [0, max > 0 ? max * 1.06 : 1] };
+    : isLogUp(chart)
+      ? { distr: 3, range: (plot, min, max) => min > 0 ? [min / 1.2, max * 1.2] : [0.01, 1] }
+      : { range: (plot, min, max) => upRange(chart, min, max) };
   const along = { time: false };
-  if (chart.time) along.range = rangeInView;
-  else along.range = (plot, min, max) => [min === max ? 0 : min, max];
+  if (isLogAlong(chart)) along.distr = 3;
+  if (chart.time) along.range = () => [view.from, view.to];
+  else along.range = (plot, min, max) => alongRange(chart, min, max);
   return { x: along, y: up };
 }
 
@@ -173,6 +259,7 @@ function cursorOf(chart) {
     drag: { x: true, y: false, setScale: true },
   };
   if (chart.time) {
+    cursor.drag.setScale = false;
     cursor.sync = { key: "time", scales: ["x", null], setSeries: false };
     cursor.bind = { dblclick: () => () => { showAll(); return null; } };
   }
@@ -190,6 +277,7 @@ function hooksOf(chart, section, entries, isFirst) {
     const text = at == null ? "" : chart.time ? writtenTime(at, view.to - view.from) : written("s", at);
     readout.textContent = text;
     for (const entry of entries) {
+      if (entry.line.form || entry.line.shape === "spans") continue;
       const values = at == null ? null : valueAt(entry.line, at);
       entry.value.textContent = values == null ? ""
         : values.length === 1 ? written(chart.unit, values[0])
@@ -198,9 +286,10 @@ function hooksOf(chart, section, entries, isFirst) {
   };
   const hooks = { setCursor: [setCursor] };
   if (chart.time) {
-    hooks.setScale = [followDrag];
+    hooks.setSelect = [onDrag];
     hooks.drawAxes = [(plot) => drawMarks(plot, isFirst)];
   }
+  if (chart.marked) hooks.drawAxes = [(plot) => drawMarked(plot, chart)];
   return hooks;
 }
 
@@ -224,17 +313,18 @@ function draw(chart, section, several, isFirst) {
   }
   const host = section.querySelector(".plot");
   const options = {
-    width: Math.max(host.clientWidth, 200), height: heightOf(), legend: { show: false },
-    padding: [10, 14, 0, 0], series, bands, axes: axes(chart, section), scales: scalesOf(chart),
+    width: Math.max(host.clientWidth, 200), height: heightOf(chart), legend: { show: false },
+    padding: [chart.marked ? 20 : 10, 14, 0, 0], series, bands, axes: axes(chart, section), scales: scalesOf(chart),
     cursor: cursorOf(chart), hooks: hooksOf(chart, section, entries, isFirst),
   };
   const plot = new uPlot(options, uPlot.join(chart.lines.map(tableOf)), host);
   plot.root.setAttribute("aria-label", chart.title);
   plot.root.setAttribute("role", "img");
   const update = () => plot.batch(() => {
+    section.hidden = isOfOne(chart) && hidden.has(chart.run);
     for (const entry of entries) {
-      const isShown = !entry.isOff && !hidden.has(entry.line.run);
-      entry.button.hidden = hidden.has(entry.line.run) && entry.line.shape !== "limit";
+      const isShown = !entry.isOff && !isHidden(chart, entry.line);
+      entry.button.hidden = isHidden(chart, entry.line) && entry.line.shape !== "limit";
       entry.button.setAttribute("aria-pressed", String(!entry.isOff));
       for (let place = entry.first; place < entry.end; place += 1) {
         const isLimit = entry.line.shape === "limit";
@@ -245,5 +335,5 @@ function draw(chart, section, several, isFirst) {
   for (const entry of entries) {
     entry.button.addEventListener("click", () => { entry.isOff = !entry.isOff; update(); });
   }
-  return { plot, update };
+  return { plot, update, height: () => heightOf(chart) };
 }

@@ -57,7 +57,7 @@ function drawEvents(section) {
   const shown = () => lanes.filter((lane) => !hidden.has(lane.run));
   const text = section.querySelector(".legend");
   const host = section.querySelector(".plot");
-  const chart = { time: true, unit: "", id: "events" };
+  const chart = { time: true, unit: "", id: "events", lines: [] };
   const [along, up] = axes(chart, section);
   const height = () => Math.max(shown().length, 1) * LANE + 42;
   const strokes = (plot) => {
@@ -73,11 +73,11 @@ function drawEvents(section) {
     width: Math.max(host.clientWidth, 200), height: height(), legend: { show: false }, padding: [10, 14, 0, 0],
     series: [{}, { points: { show: false }, paths: () => null }],
     axes: [along, { ...up, values: () => [], grid: { show: false }, ticks: { show: false } }],
-    scales: { x: { time: false, range: rangeInView }, y: { range: [0, 1] } },
+    scales: { x: { time: false, range: () => [view.from, view.to] }, y: { range: [0, 1] } },
     cursor: cursorOf(chart),
     hooks: {
       setCursor: [(at) => { text.textContent = textAt(at, shown()); }],
-      draw: [strokes], drawAxes: [(drawn) => drawMarks(drawn, false)], setScale: [followDrag],
+      draw: [strokes], drawAxes: [(drawn) => drawMarks(drawn, false)], setSelect: [onDrag],
     },
   }, [[0, view.end], [null, null]], host);
   plot.root.setAttribute("aria-label", "Events");

@@ -35,7 +35,7 @@ function writtenTime(seconds, span) {
 }
 
 const COLORS = 12;
-const NAMED = ["ink", "quiet", "grid", "surface", "limit", "mark"];
+const NAMED = ["ink", "quiet", "grid", "surface", "limit", "mark", "bad"];
 let palette = {};
 
 // Reads the theme's colours: a canvas knows no variables of CSS.

@@ -22,8 +22,8 @@ function drawAll() {
     const chart = data.charts.find((known) => known.id === section.id);
     const made = chart ? draw(chart, section, several, isFirst) : drawEvents(section);
     const isOverTime = !chart || chart.time;
-    isFirst = false;
     if (isOverTime) {
+      isFirst = false;
       view.charts.push(made.plot);
       listen(made.plot);
     }
@@ -35,7 +35,7 @@ function drawAll() {
 function fit(drawn, width) {
   for (const { plot, section, height } of drawn) {
     const own = width || section.querySelector(".plot").clientWidth;
-    const high = height ? height() : heightOf();
+    const high = height();
     if (own > 0 && (own !== plot.width || high !== plot.height)) plot.setSize({ width: own, height: high });
   }
 }

@@ -22,6 +22,7 @@ const SCRIPT: &str = concat!(
     "\n(() => {\n\"use strict\";\n",
     include_str!("../assets/format.js"),
     include_str!("../assets/gestures.js"),
+    include_str!("../assets/symbols.js"),
     include_str!("../assets/chart.js"),
     include_str!("../assets/events.js"),
     include_str!("../assets/page.js"),
@@ -46,7 +47,7 @@ pub fn is_page(bytes: &[u8]) -> bool {
 }
 
 /// `text` for HTML, in an element or in a quoted attribute.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 16);
     for one in text.chars() {
         match one {
@@ -99,6 +100,7 @@ impl Page {
         let body = [
             self.header(&title),
             self.headlines(),
+            self.films(),
             "<p class=\"error\" id=\"error\" hidden></p>\n<noscript><p class=\"error\">The charts need JavaScript; the figures do not.</p></noscript>\n<div id=\"charts\">\n".to_owned(),
             self.places(),
             "</div>\n<button id=\"reset\" type=\"button\">Whole run</button>\n".to_owned(),
@@ -163,7 +165,7 @@ impl Page {
         text + "</ul>\n</header>\n"
     }
 
-    fn swatch_of_run(&self, run: usize) -> String {
+    pub(crate) fn swatch_of_run(&self, run: usize) -> String {
         if self.runs.len() > 1 {
             format!("<i class=\"swatch c{}\"></i>", run % 12)
         } else {
@@ -227,11 +229,39 @@ impl Page {
         let events = "<section class=\"chart\" id=\"events\">\n<h2>Events<span class=\"unit\"></span></h2>\n\
                       <p>Reactions of congestion controllers, and what happened in the network</p>\n\
                       <div class=\"plot\"></div>\n<div class=\"legend\"></div>\n</section>\n";
+        let (of_films, of_network): (Vec<_>, Vec<_>) =
+            self.charts.iter().partition(|chart| chart.chart.is_of_films());
         let (over_time, others): (Vec<_>, Vec<_>) =
-            self.charts.iter().partition(|chart| chart.id.is_over_time());
-        let over_time: String = over_time.into_iter().map(place_of).collect();
-        let others: String = others.into_iter().map(place_of).collect();
-        [over_time.as_str(), if self.marks.is_empty() { "" } else { events }, &others].concat()
+            of_network.into_iter().partition(|chart| chart.chart.is_over_time());
+        let place = |charts: Vec<_>| -> String {
+            charts.into_iter().map(|chart| self.place_of(chart)).collect()
+        };
+        let (of_films, over_time, others) = (place(of_films), place(over_time), place(others));
+        [of_films.as_str(), &over_time, if self.marks.is_empty() { "" } else { events }, &others]
+            .concat()
+    }
+
+    fn place_of(&self, chart: &DrawnChart) -> String {
+        let class = serde_json::to_value(chart.chart).ok();
+        let class = class.as_ref().and_then(|class| class.as_str()).unwrap_or_default();
+        // A chart of one run says of which.
+        let of = match chart.run {
+            Some(run) if self.runs.len() > 1 => format!(
+                " of {}{} <small>{}</small>",
+                self.swatch_of_run(run),
+                escaped(&self.names[run]),
+                escaped(&chart.film)
+            ),
+            Some(_) => format!(" of {}", escaped(&chart.film)),
+            None => String::new(),
+        };
+        format!(
+            "<section class=\"chart {class}\" id=\"{}\">\n<h2><span>{}{of}</span><span class=\"unit\"></span></h2>\n<p>{}</p>\n\
+             <div class=\"plot\"></div>\n<div class=\"legend\"></div>\n</section>\n",
+            chart.id,
+            escaped(chart.title),
+            escaped(chart.about),
+        )
     }
 
     fn losses(&self) -> String {
@@ -310,19 +340,6 @@ impl Page {
              resets. Keys on a chart: + − ← → 0. Written by <code>ontempo show</code> {version}.</p>\n</footer>\n"
         )
     }
-}
-
-fn place_of(chart: &DrawnChart) -> String {
-    format!(
-        "<section class=\"chart\" id=\"{id}\">\n<h2>{}<span class=\"unit\"></span></h2>\n<p>{}</p>\n\
-         <div class=\"plot\"></div>\n<div class=\"legend\"></div>\n</section>\n",
-        escaped(chart.title),
-        escaped(chart.about),
-        id = serde_json::to_value(chart.id)
-            .ok()
-            .and_then(|id| id.as_str().map(str::to_owned))
-            .unwrap_or_default(),
-    )
 }
 
 fn figures(row: &Headline) -> String {

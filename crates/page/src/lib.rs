@@ -9,6 +9,8 @@
 
 mod columns;
 mod error;
+mod film;
+mod films_html;
 mod folder;
 mod html;
 mod model;

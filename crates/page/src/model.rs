@@ -2,12 +2,23 @@
 
 use serde::Serialize;
 
+use crate::film::Film;
 use crate::reduce::{BandRow, Point};
 
 /// A chart of the page; they appear in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Chart {
+    /// Share of pictures that a player of each latency shows on time.
+    OnTime,
+    /// Latencies of the frames of films, compared.
+    FrameLatency,
+    /// Share of pictures that are not shown, over time.
+    NotShown,
+    /// Each frame of one film.
+    Frames,
+    /// Each unit of one trace.
+    Units,
     /// Bits per second of groups beside the capacity of links.
     Rates,
     /// The same of single flows.
@@ -34,6 +45,8 @@ pub enum Chart {
     MessageDelay,
     /// Share of delays above each value.
     Delays,
+    /// Share of the units of a trace that were acknowledged within each time.
+    Acknowledged,
     /// Share of late units for each start-up delay.
     Late,
 }
@@ -42,6 +55,33 @@ impl Chart {
     /// Title, unit of values, and what is drawn.
     pub(crate) fn about(self) -> (&'static str, &'static str, &'static str) {
         match self {
+            Self::OnTime => (
+                "Pictures on time",
+                "share",
+                "Decodable in time for a player of each latency; dashed: the players of the scenario",
+            ),
+            Self::FrameLatency => (
+                "Latency of frames, compared",
+                "s",
+                "Median and 5 to 99 % of the frames that arrived whole, by time of sending",
+            ),
+            Self::NotShown => (
+                "Pictures not shown",
+                "share",
+                "Late, lost, or in need of one that is; for the largest latency of a player",
+            ),
+            Self::Frames => (
+                "Frames",
+                "s",
+                "Latency until whole, by time of sending; at the top: what was not whole by the end. \
+                 Shaded: the picture stands still",
+            ),
+            Self::Units => (
+                "Units",
+                "s",
+                "From queueing until acknowledged, by time of queueing; at the top: dropped, or not \
+                 acknowledged by the end",
+            ),
             Self::Rates => ("Rates", "bit/s", "Sum of each group; dashed: capacity"),
             Self::FlowRates => ("Rate of each flow", "bit/s", "Median, and 10 to 90 % of flows"),
             Self::Queue => ("Queue", "packets", "Packets that wait before a link"),
@@ -67,13 +107,61 @@ impl Chart {
             ),
             Self::MessageDelay => ("Delay of messages", "s", "By time of arrival"),
             Self::Delays => ("How many take longer", "share", "Share of delays above each value"),
+            Self::Acknowledged => {
+                ("Units acknowledged in time", "share", "Of all queued, within each time")
+            }
             Self::Late => ("Late units", "share", "For each start-up delay"),
         }
     }
 
     /// Whether its horizontal axis is the time of the run.
     pub(crate) fn is_over_time(self) -> bool {
-        !matches!(self, Self::Delays | Self::Late)
+        !matches!(self, Self::OnTime | Self::Delays | Self::Acknowledged | Self::Late)
+    }
+
+    /// Whether it is of one film or trace, whose lines are told apart by form.
+    pub(crate) fn is_of_one(self) -> bool {
+        matches!(self, Self::Frames | Self::Units)
+    }
+
+    /// Whether it is of films.
+    pub(crate) fn is_of_films(self) -> bool {
+        matches!(self, Self::OnTime | Self::FrameLatency | Self::NotShown) || self.is_of_one()
+    }
+
+    /// Whether it is only worth drawing with several contenders.
+    pub(crate) fn compares(self) -> bool {
+        matches!(self, Self::FrameLatency | Self::NotShown)
+    }
+
+    /// Whether its lines are curves of shares, which hold from the least value of all to the
+    /// largest.
+    pub(crate) fn is_distribution(self) -> bool {
+        matches!(self, Self::OnTime | Self::Acknowledged)
+    }
+}
+
+/// The form of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Form {
+    Key,
+    Reference,
+    Disposable,
+    Sound,
+    /// A unit of a trace.
+    Unit,
+    /// A frame that is there, but cannot be decoded on time.
+    Undecodable,
+    /// A picture or a unit that is not there: at the chart's top, whatever its value.
+    Lost,
+    /// Sound that is not there: the same.
+    LostSound,
+}
+
+impl Form {
+    pub(crate) fn has_value(self) -> bool {
+        !matches!(self, Self::Lost | Self::LostSound)
     }
 }
 
@@ -90,6 +178,10 @@ pub(crate) enum Shape {
     Points(Vec<Point>),
     /// A middle value in a band.
     Band(Vec<BandRow>),
+    /// Single points of a form that tells what they are.
+    Symbols(Form, Vec<Point>),
+    /// From and to: shaded from bottom to top.
+    Spans(Vec<Point>),
 }
 
 impl Shape {
@@ -98,7 +190,9 @@ impl Shape {
             Self::Line(points)
             | Self::Steps(points)
             | Self::Limit(points)
-            | Self::Points(points) => points.is_empty(),
+            | Self::Points(points)
+            | Self::Symbols(_, points)
+            | Self::Spans(points) => points.is_empty(),
             Self::Band(rows) => rows.is_empty(),
         }
     }
@@ -108,6 +202,8 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
     pub(crate) chart: Chart,
+    /// The film or trace that the chart is of, if it is of one.
+    pub(crate) film: String,
     /// The group, flow or link: its colour if there is one run.
     pub(crate) label: String,
     /// What exactly is drawn.
@@ -236,6 +332,9 @@ pub struct Run {
     pub(crate) end_s: f64,
     pub(crate) headlines: Vec<Headline>,
     pub(crate) losses: Vec<LinkLosses>,
+    pub(crate) films: Vec<Film>,
+    /// Latencies of players that were asked for.
+    pub(crate) players: Vec<f64>,
     pub(crate) lines: Vec<Line>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) absent: Vec<Absent>,
@@ -253,7 +352,21 @@ impl Run {
         shape: Shape,
     ) {
         if !shape.is_empty() {
-            self.lines.push(Line { chart, label: label.into(), detail: detail.into(), shape });
+            let (label, detail) = (label.into(), detail.into());
+            self.lines.push(Line { chart, film: String::new(), label, detail, shape });
+        }
+    }
+
+    /// Draws into a chart of one film; `name`: label and detail.
+    pub(crate) fn draw_of(
+        &mut self,
+        (chart, film): (Chart, &str),
+        name: (String, String),
+        shape: Shape,
+    ) {
+        if !shape.is_empty() {
+            let (film, (label, detail)) = (film.to_owned(), name);
+            self.lines.push(Line { chart, film, label, detail, shape });
         }
     }
 

@@ -3,8 +3,8 @@
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use crate::model::{Absent, Chart, Line, Mark, ReadPart, Run, Shape};
-use crate::reduce::{Point, bands, extremes};
+use crate::model::{Absent, Chart, Form, Line, Mark, ReadPart, Run, Shape};
+use crate::reduce::{Point, bands, extremes, joined};
 
 /// Runs of one page.
 pub const MAX_RUNS: usize = 16;
@@ -17,6 +17,12 @@ const MAX_INTERVALS: usize = 2_000;
 
 /// At least.
 const MIN_INTERVALS: usize = 100;
+
+/// Latencies of players that are marked, at most.
+const MAX_PLAYERS: usize = 8;
+
+/// Charts of the frames of one film, at most.
+const MAX_FRAME_CHARTS: usize = MAX_RUNS;
 
 /// One page.
 #[derive(Clone, Debug, Serialize)]
@@ -39,11 +45,22 @@ pub struct Page {
 /// A chart with at least one line.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DrawnChart {
-    pub(crate) id: Chart,
+    #[serde(skip)]
+    pub(crate) chart: Chart,
+    /// The element's: the chart's name, with a number if there are several.
+    pub(crate) id: String,
     pub(crate) title: &'static str,
+    /// The one run that it is of.
+    pub(crate) run: Option<usize>,
+    /// The film that it is of.
+    #[serde(skip)]
+    pub(crate) film: String,
     unit: &'static str,
     pub(crate) about: &'static str,
     time: bool,
+    /// Values that are marked on the horizontal axis.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    marked: Vec<f64>,
     pub(crate) lines: Vec<DrawnLine>,
 }
 
@@ -58,6 +75,8 @@ pub(crate) struct DrawnLine {
     pub(crate) label: String,
     detail: String,
     shape: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<Form>,
     x: Shorts,
     y: Shorts,
     #[serde(skip_serializing_if = "Shorts::is_empty")]
@@ -113,6 +132,9 @@ pub struct ChartContents {
     pub chart: Chart,
     /// Its title.
     pub title: &'static str,
+    /// The film whose frames it shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub film: Option<String>,
     /// How many lines it has.
     pub lines: usize,
     /// How many points they have.
@@ -182,7 +204,7 @@ impl Page {
         // A limit that several runs share is one line.
         let mut limits: Vec<(Chart, String, Shape)> = Vec::new();
         lines.retain(|(_, line)| {
-            let is_limit = matches!(line.shape, Shape::Limit(_));
+            let is_limit = matches!(line.shape, Shape::Limit(_)) && !line.chart.is_of_one();
             let limit = (line.chart, line.label.clone(), line.shape.clone());
             let is_known = is_limit && limits.contains(&limit);
             if is_limit && !is_known {
@@ -190,15 +212,27 @@ impl Page {
             }
             !is_known
         });
+        let contenders = lines.iter().filter(|(_, line)| line.chart == Chart::OnTime).count();
+        lines.retain(|(_, line)| contenders > 1 || !line.chart.compares());
+        // Of a single trace, each unit is drawn already.
+        let draws_units = lines.iter().any(|(_, line)| line.chart == Chart::Units);
+        lines.retain(|(_, line)| runs.len() > 1 || !draws_units || line.chart != Chart::UnitDelay);
         lines.sort_by_key(|(_, line)| line.chart);
         let intervals = MAX_POINTS / (2 * lines.len().max(1));
         let intervals = intervals.clamp(MIN_INTERVALS, MAX_INTERVALS);
         let mut is_reduced = false;
         let mut charts = charts(&lines, intervals, end, &mut is_reduced);
+        let mut notes = notes(&runs);
+        number(&mut charts, &mut notes);
+        charts.iter_mut().filter(|chart| chart.chart.is_distribution()).for_each(extend);
+        // A limit of nothing says nothing.
+        charts.retain(|chart| chart.lines.iter().any(|line| line.shape != "limit"));
+        if let Some(chart) = charts.iter_mut().find(|chart| chart.chart == Chart::OnTime) {
+            chart.marked = players(&runs);
+        }
         let labels = labels(&runs, &charts);
         color(&mut charts, &labels, runs.len());
         let marks = marks(&mut runs);
-        let mut notes = notes(&runs);
         if is_reduced {
             notes.push(format!(
                 "lines of more than {} points are reduced to the smallest and the largest value of each of {intervals} intervals, bands to {intervals} rows",
@@ -221,8 +255,9 @@ impl Page {
             missing: run.absent.iter().map(missing).collect(),
         };
         let chart = |chart: &DrawnChart| ChartContents {
-            chart: chart.id,
+            chart: chart.chart,
             title: chart.title,
+            film: Some(&chart.film).filter(|film| !film.is_empty()).cloned(),
             lines: chart.lines.len(),
             points: chart.lines.iter().map(|line| line.x.0.len()).sum(),
         };
@@ -240,15 +275,82 @@ fn charts(
     end: f64,
     is_reduced: &mut bool,
 ) -> Vec<DrawnChart> {
-    let same = |a: &(usize, Line), b: &(usize, Line)| a.1.chart == b.1.chart;
+    let same = |a: &(usize, Line), b: &(usize, Line)| {
+        let of_one = a.1.chart.is_of_one();
+        a.1.chart == b.1.chart && (!of_one || (a.0 == b.0 && a.1.film == b.1.film))
+    };
     let chart = |lines: &[(usize, Line)]| {
-        let id = lines[0].1.chart;
-        let (title, unit, about) = id.about();
-        let lines =
-            lines.iter().map(|(run, line)| drawn(*run, line, intervals, end, is_reduced)).collect();
-        DrawnChart { id, title, unit, about, time: id.is_over_time(), lines }
+        let (run, first) = &lines[0];
+        let chart = first.chart;
+        let (title, unit, about) = chart.about();
+        let id = serde_json::to_value(chart).ok();
+        DrawnChart {
+            chart,
+            id: id.and_then(|id| id.as_str().map(str::to_owned)).unwrap_or_default(),
+            title,
+            run: chart.is_of_one().then_some(*run),
+            film: first.film.clone(),
+            unit,
+            about,
+            time: chart.is_over_time(),
+            marked: Vec::new(),
+            lines: lines
+                .iter()
+                .map(|(run, line)| drawn(*run, line, intervals, end, is_reduced))
+                .collect(),
+        }
     };
     lines.chunk_by(same).map(chart).collect()
+}
+
+/// Numbers the charts of one film each, and leaves out those that are too many.
+fn number(charts: &mut Vec<DrawnChart>, notes: &mut Vec<String>) {
+    let found = charts.iter().filter(|chart| chart.chart.is_of_one()).count();
+    let mut place = 0;
+    charts.retain_mut(|chart| {
+        if !chart.chart.is_of_one() {
+            return true;
+        }
+        place += 1;
+        if found > 1 {
+            chart.id = format!("{}-{place}", chart.id);
+        }
+        place <= MAX_FRAME_CHARTS
+    });
+    if let Some(more) = found.checked_sub(MAX_FRAME_CHARTS).filter(|more| *more > 0) {
+        notes.push(format!(
+            "frames are drawn one by one of the first {MAX_FRAME_CHARTS} films; {more} are left out"
+        ));
+    }
+}
+
+/// Curves of shares hold from the least value of all lines to the largest.
+fn extend(chart: &mut DrawnChart) {
+    let values = || chart.lines.iter().flat_map(|line| line.x.0.iter().copied());
+    let (least, largest) =
+        (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    for line in &mut chart.lines {
+        let (x, y) = (&mut line.x.0, &mut line.y.0);
+        if x.first().is_some_and(|first| *first > least) {
+            x.insert(0, least);
+            y.insert(0, 0.0);
+        }
+        if let (Some(x_last), Some(y_last)) = (x.last().copied(), y.last().copied())
+            && x_last < largest
+        {
+            x.push(largest);
+            y.push(y_last);
+        }
+    }
+}
+
+/// Latencies of players that any run asks for.
+fn players(runs: &[Run]) -> Vec<f64> {
+    let mut players: Vec<f64> = runs.iter().flat_map(|run| run.players.iter().copied()).collect();
+    players.sort_by(f64::total_cmp);
+    players.dedup();
+    players.truncate(MAX_PLAYERS);
+    players
 }
 
 fn drawn(run: usize, line: &Line, intervals: usize, end: f64, is_reduced: &mut bool) -> DrawnLine {
@@ -259,6 +361,7 @@ fn drawn(run: usize, line: &Line, intervals: usize, end: f64, is_reduced: &mut b
         label: line.label.clone(),
         detail: line.detail.clone(),
         shape: "",
+        form: None,
         x: Shorts::default(),
         y: Shorts::default(),
         low: Shorts::default(),
@@ -273,6 +376,15 @@ fn drawn(run: usize, line: &Line, intervals: usize, end: f64, is_reduced: &mut b
         Shape::Line(points) => ("line", reduce(points)),
         Shape::Steps(points) => ("steps", reduce(points)),
         Shape::Points(points) => ("points", reduce(points)),
+        Shape::Symbols(form, points) => {
+            drawn.form = Some(*form);
+            ("symbols", reduce(points))
+        }
+        Shape::Spans(spans) => {
+            let joined = joined(spans, intervals);
+            *is_reduced |= joined.len() < spans.len();
+            ("spans", joined)
+        }
         Shape::Limit(points) => {
             let mut points = reduce(points);
             // It holds to the end.
@@ -290,14 +402,21 @@ fn drawn(run: usize, line: &Line, intervals: usize, end: f64, is_reduced: &mut b
     let across = |at: f64| if line.chart.is_over_time() { time(at) } else { value(at) };
     drawn.shape = shape;
     drawn.x = Shorts(points.iter().map(|point| across(point.0)).collect());
-    drawn.y = Shorts(points.iter().map(|point| value(point.1)).collect());
+    let has_value = drawn.form.is_none_or(Form::has_value);
+    let upward = |point: &Point| match (has_value, &line.shape) {
+        (false, _) => f64::NAN,
+        (true, Shape::Spans(_)) => time(point.1),
+        (true, _) => value(point.1),
+    };
+    drawn.y = Shorts(points.iter().map(upward).collect());
     drawn
 }
 
 /// The groups in the order of the headlines, then what else lines are labelled with.
 fn labels(runs: &[Run], charts: &[DrawnChart]) -> Vec<String> {
     let groups = runs.iter().flat_map(|run| run.headlines.iter().map(|row| &row.group));
-    let lines = charts.iter().flat_map(|chart| &chart.lines);
+    let of_all = charts.iter().filter(|chart| !chart.chart.is_of_one());
+    let lines = of_all.flat_map(|chart| &chart.lines);
     let others = lines.filter(|line| line.shape != "limit").map(|line| &line.label);
     let mut labels: Vec<String> = Vec::new();
     for label in groups.chain(others) {
@@ -309,7 +428,7 @@ fn labels(runs: &[Run], charts: &[DrawnChart]) -> Vec<String> {
 }
 
 fn color(charts: &mut [DrawnChart], labels: &[String], runs: usize) {
-    for chart in charts {
+    for chart in charts.iter_mut().filter(|chart| !chart.chart.is_of_one()) {
         let mut here: Vec<String> = Vec::new();
         for line in chart.lines.iter_mut().filter(|line| line.shape != "limit") {
             let place = labels.iter().position(|label| *label == line.label).unwrap_or_default();

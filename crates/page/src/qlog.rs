@@ -10,10 +10,11 @@ use ontempo_place::open_regular;
 use serde::Deserialize;
 
 use crate::error::PageError;
+use crate::film::apart;
 use crate::folder::{summed, width_of};
-use crate::model::{Chart, Delays, Headline, ReadPart, Run, Shape};
+use crate::model::{Chart, Delays, Form, Headline, ReadPart, Run, Shape};
 use crate::numbers;
-use crate::reduce::{Point, tail};
+use crate::reduce::{Point, tail, within};
 
 /// Maximum size of a record.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
@@ -102,8 +103,12 @@ struct Trace {
     queued: BTreeMap<(u64, u64), f64>,
     queued_units: u64,
     dropped: u64,
+    /// When units were queued that were dropped later.
+    dropped_at: Vec<Point>,
     /// When its arrival was known, and how long after it was queued.
     delays: Vec<Point>,
+    /// Of each flow, the lowest and the highest number of a unit delivered, and how many were.
+    numbers: BTreeMap<u64, (u64, u64, u64)>,
     delivered: Vec<Point>,
     end_s: f64,
     records: usize,
@@ -113,6 +118,14 @@ impl Trace {
     /// Whether more units were delivered here than sent from here.
     fn is_receivers(&self) -> bool {
         self.delivered.len() as u64 > self.queued_units
+    }
+
+    /// Units between those delivered that were not.
+    fn missing(&self) -> u64 {
+        let missing = |(low, high, seen): &(u64, u64, u64)| {
+            (high - low).saturating_add(1).saturating_sub(*seen)
+        };
+        self.numbers.values().map(missing).fold(0, u64::saturating_add)
     }
 
     fn add(&mut self, event: &Event) {
@@ -145,11 +158,14 @@ impl Trace {
                 self.delays.extend(queued.map(|queued| (at, at - queued)));
             }
             "ontempo:unit_dropped" => {
-                self.queued.remove(&unit);
+                self.dropped_at.extend(self.queued.remove(&unit).map(|queued| (queued, 0.0)));
                 self.dropped += 1;
             }
             "ontempo:unit_delivered" => {
                 self.delivered.push((at, data.length.unwrap_or_default()));
+                let (flow, number) = unit;
+                let seen = self.numbers.entry(flow).or_insert((number, number, 0));
+                *seen = (seen.0.min(number), seen.1.max(number), seen.2.saturating_add(1));
             }
             _ => {}
         }
@@ -246,6 +262,9 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
     let is_receivers = trace.is_receivers();
     run.headlines.push(headline(side, &trace));
     draw_rates(&mut run, &trace);
+    if !is_receivers {
+        draw_units(&mut run, &trace, side);
+    }
     run.draw(Chart::RoundTrip, "round trip", "smoothed", Shape::Line(trace.round_trip));
     // What a receiver sends are acknowledgements: its window limits nothing.
     if !is_receivers {
@@ -263,9 +282,11 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
         run.draw(Chart::UnitDelay, "units", UNITS, Shape::Line(trace.delays));
     }
     let why = if is_receivers {
-        "a receiver's trace has neither windows nor delays: take the sender's, too"
+        "a receiver's trace has neither windows nor delays nor which units were late: take the \
+         sender's, too"
     } else {
-        "a trace has no queue of a link, no capacity and no deadlines"
+        "a trace has no queue of a link, no capacity, no deadlines, and packets lost but not of \
+         which unit: which units were late or repaired it does not tell"
     };
     run.absent.push(crate::model::Absent {
         what: "the network".to_owned(),
@@ -273,6 +294,32 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
         lines: Vec::new(),
     });
     run
+}
+
+/// Each unit by the time at which it was queued, and how many were acknowledged in time.
+fn draw_units(run: &mut Run, trace: &Trace, side: &str) {
+    let counted = |points: &[Point]| {
+        let share = points.len() as f64 / trace.queued_units.max(1) as f64;
+        format!("{}, {} of all", numbers::count(points.len() as u64), numbers::percent(share))
+    };
+    let in_order = |mut points: Vec<Point>| {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        apart(points)
+    };
+    let arrived = trace.delays.iter().map(|(at, delay)| (at - delay, *delay)).collect();
+    let open = trace.queued.values().map(|queued| (*queued, 0.0)).collect();
+    for (label, form, points) in [
+        ("acknowledged", Form::Unit, arrived),
+        ("not acknowledged by the end", Form::LostSound, open),
+        ("dropped", Form::Lost, trace.dropped_at.clone()),
+    ] {
+        let name = (label.to_owned(), counted(&points));
+        run.draw_of((Chart::Units, side), name, Shape::Symbols(form, in_order(points)));
+    }
+    let mut sorted: Vec<f64> = trace.delays.iter().map(|delay| delay.1).collect();
+    sorted.sort_by(f64::total_cmp);
+    let points = within(&sorted, trace.queued_units);
+    run.draw(Chart::Acknowledged, "units", "of those queued", Shape::Steps(points));
 }
 
 /// Rates of what was sent and delivered, and losses, in intervals.
@@ -312,6 +359,9 @@ fn headline(side: &str, trace: &Trace) -> Headline {
     let mut detail = format!("{packets}, {} units", numbers::count(units));
     if trace.dropped > 0 {
         detail += &format!(", {} dropped", numbers::count(trace.dropped));
+    }
+    if is_receivers && trace.missing() > 0 {
+        detail += &format!(", {} between them missing", numbers::count(trace.missing()));
     }
     let mut sorted: Vec<f64> = trace.delays.iter().map(|delay| delay.1).collect();
     sorted.sort_by(f64::total_cmp);

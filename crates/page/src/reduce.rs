@@ -48,6 +48,19 @@ pub(crate) fn bands(rows: &[BandRow], buckets: usize) -> Vec<BandRow> {
     reduced.collect()
 }
 
+/// `spans` (from, to), in order of time, those of each of `buckets` equal intervals joined; as they
+/// are if they are no more.
+pub(crate) fn joined(spans: &[Point], buckets: usize) -> Vec<Point> {
+    if spans.len() <= buckets {
+        return spans.to_vec();
+    }
+    let join = |bucket: &[Point]| {
+        let end = bucket.iter().map(|span| span.1).fold(f64::NEG_INFINITY, f64::max);
+        (bucket[0].0, end)
+    };
+    intervals(spans, buckets, |span| span.0).map(join).collect()
+}
+
 /// The slices of `rows` within each of `count` equal intervals of time that is not empty.
 pub(crate) fn intervals<T>(
     rows: &[T],
@@ -89,6 +102,23 @@ pub(crate) fn tail(sorted: &[f64]) -> Vec<Point> {
         points.push((value, above));
         step += 1.0;
     }
+}
+
+/// Values and the share of `all` that is no larger, at most some 400 points; `sorted` has those of
+/// `all` that have a value.
+pub(crate) fn within(sorted: &[f64], all: u64) -> Vec<Point> {
+    const STEPS: usize = 400;
+    let mut points: Vec<Point> = Vec::new();
+    for step in 0..=STEPS.min(sorted.len()) {
+        let Some(value) = quantile(sorted, step as f64 / STEPS.min(sorted.len()) as f64) else {
+            break;
+        };
+        let share = sorted.partition_point(|one| *one <= value) as f64 / all.max(1) as f64;
+        if points.last().is_none_or(|last| last.0 < value) {
+            points.push((value, share));
+        }
+    }
+    points
 }
 
 #[cfg(test)]
@@ -133,6 +163,24 @@ mod tests {
         let reduced = bands(&rows, 10);
         assert_eq!(reduced.len(), 10);
         assert_eq!(reduced[9][1..], [-99.0, 1.0, 99.0]);
+    }
+
+    #[test]
+    fn the_share_within_a_value_rises_to_that_of_those_that_have_one() {
+        let sorted: Vec<f64> = (1..=5_000).map(f64::from).collect();
+        let points = within(&sorted, 10_000);
+        assert!(points.len() <= 401 && points.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1));
+        assert_eq!((points[0], points[points.len() - 1]), ((1.0, 0.000_1), (5_000.0, 0.5)));
+        assert_eq!(within(&[2.0, 2.0], 4), [(2.0, 0.5)]);
+        assert!(within(&[], 3).is_empty());
+    }
+
+    #[test]
+    fn spans_of_an_interval_are_joined_if_there_are_too_many() {
+        let spans: Vec<Point> = (0..100).map(|n| (f64::from(n), f64::from(n) + 0.5)).collect();
+        assert_eq!(joined(&spans, 100), spans);
+        let joined = joined(&spans, 10);
+        assert_eq!((joined.len(), joined[0], joined[9].1), (10, (0.0, 9.5), 99.5));
     }
 
     #[test]

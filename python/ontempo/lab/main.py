@@ -28,6 +28,7 @@ from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.keep import cell_rows, kept_of, part_name, today, write_kept
 from ontempo.lab.kept import read_kept
 from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
+from ontempo.lab.quality_command import run_quality
 from ontempo.lab.readings import EVERY, requested, under
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
@@ -313,6 +314,31 @@ def compare(
         path = run_compare(scenario, folder, options, ["--ipv6"] if ipv6 else [], as_json=as_json)
         if open_page or (open_page is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
+
+
+@app.command()
+def quality(
+    run: Annotated[Path, typer.Argument(help="The folder of a run with a film from a file.")],
+    film: Annotated[Path, typer.Option(help="The film's transport stream, as it was simulated.")],
+    latency: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIME",
+            help="A player's latency, such as [bold]510 ms[/]; may be repeated.",
+            show_default="those of the scenario",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Compare what viewers of a run's film see with the film: SSIM, and VMAF if ffmpeg has it.
+
+    Pictures that a player cannot decode on time are taken out of the film, and ffmpeg decodes the
+    rest: where one is missing, the last one stands still. Writes quality.json into the run.
+
+    [dim]Example:[/]  ontempo-lab quality run --film film.ts --latency "200 ms"
+    """
+    with exit_codes(f"ontempo-lab quality {run} --film {film}"):
+        run_quality(run, film, latency or [], as_json=as_json)
 
 
 def make_engine() -> Engine:

@@ -30,14 +30,14 @@ def program() -> str:
     return found
 
 
-def run_program(command: Sequence[str], what: str) -> str:
-    """Run a program to its end and return what it prints.
+def run_program(command: Sequence[str], what: str, cwd: Path | None = None) -> str:
+    """Run a program to its end, in the folder `cwd`, and return what it prints.
 
     If it fails, its stderr is raised with `what` before it: `BadInputError` for the exit code of
     bad input, else `UnfitEnvironmentError`. On Ctrl-C it gets SIGINT, and is waited for.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
-        running = subprocess.Popen(command, stdout=out, stderr=complaints)
+        running = subprocess.Popen(command, stdout=out, stderr=complaints, cwd=cwd)
         try:
             code = _wait(running)
         except BaseException:

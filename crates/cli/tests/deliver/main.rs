@@ -194,7 +194,9 @@ fn both_sides_write_qlog_traces_and_an_unusable_directory_is_reported_at_the_sta
     assert_eq!(page["runs"].as_array().map(Vec::len), Some(2));
     let charts = page["charts"].as_array().expect("charts").iter();
     let charts: Vec<_> = charts.map(|chart| chart["chart"].as_str().expect("a name")).collect();
-    for chart in ["rates", "window-bytes", "round-trip", "unit-delay", "delays"] {
+    for chart in
+        ["units", "rates", "window-bytes", "round-trip", "unit-delay", "delays", "acknowledged"]
+    {
         assert!(charts.contains(&chart), "{chart} is missing: {charts:?}");
     }
 }

@@ -4,6 +4,7 @@
 mod common;
 
 mod browser;
+mod films;
 
 use browser::Browser;
 use common::{Place, SCENARIO};

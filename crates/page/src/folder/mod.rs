@@ -1,6 +1,7 @@
 //! Reads a run's folder, of a simulation or an emulation.
 
 mod events;
+mod films;
 mod network;
 mod packets;
 mod samples;
@@ -158,6 +159,7 @@ pub(crate) fn read(folder: &Path) -> Result<Run, PageError> {
     totals::flows(&mut reading)?;
     totals::links(&mut reading)?;
     network::read(&mut reading, &manifest.scenario, manifest.seed)?;
+    films::read(&mut reading)?;
     samples::read(&mut reading)?;
     packets::read(&mut reading)?;
     units::read(&mut reading)?;

@@ -5,6 +5,7 @@ use ontempo_scenario::tables::{ADUS, MESSAGES, Table};
 
 use super::Reading;
 use crate::error::PageError;
+use crate::film::apart;
 use crate::model::{Chart, Delays, Shape};
 use crate::reduce::{BandRow, Point, intervals, quantile, tail};
 
@@ -26,7 +27,10 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<(), PageError> {
     let (has_units, has_messages) = (has_any(&units), has_any(&messages));
     draw(reading, units, "units", Chart::UnitDelay);
     draw(reading, messages, "messages", Chart::MessageDelay);
+    let has_films = !reading.run.films.is_empty();
     match (has_units, has_messages) {
+        // Frames are a film's units.
+        (false, _) if has_films => {}
         (false, false) => reading.run.lacks(
             "delays of units (of groups with a playout, and of ADUs) and of messages",
             &["measure.adus = true", "measure.messages = true"],
@@ -97,17 +101,6 @@ fn draw(reading: &mut Reading<'_>, groups: Vec<Vec<Point>>, of: &'static str, ch
         };
         reading.run.draw(chart, label, detail, shape);
     }
-}
-
-/// The points, none at the time of another: as many microseconds later as are taken.
-fn apart(mut points: Vec<Point>) -> Vec<Point> {
-    const STEP_S: f64 = 1e-6;
-    let mut last = f64::NEG_INFINITY;
-    for point in &mut points {
-        point.0 = point.0.max(last + STEP_S);
-        last = point.0;
-    }
-    points
 }
 
 /// 5, 50 and 99 % of the delays in each of [`BAND_ROWS`] intervals.
