@@ -18,6 +18,7 @@ from rich.table import Table
 
 from ontempo.lab.arena.command import read_worlds as read_arena_worlds
 from ontempo.lab.arena.command import run_arena
+from ontempo.lab.arena.demo import run_demo
 from ontempo.lab.catalogue import listings, load_rows
 from ontempo.lab.claims import Claim, Reading, Scale
 from ontempo.lab.compare_command import run_compare
@@ -375,6 +376,30 @@ def arena(
         asked = read_arena_worlds(worlds)
         path = run_arena(make_engine(), scale, asked, only or [], out, jobs, page, as_json=as_json)
         _show_page(path, open_page)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for finished cells and results.")] = Path(
+        "out/demo"
+    ),
+    jobs: Jobs = CORES,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON on stdout.")
+    ] = False,
+    open_page: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser.", show_default="on a terminal"
+        ),
+    ] = None,
+) -> None:
+    """Carry one film over five networks by six transports, with three buffers; show a page.
+
+    [dim]Example:[/]  ontempo-lab demo
+    """
+    with exit_codes(f"ontempo-lab demo --out {shlex.quote(str(out))}"):
+        _show_page(run_demo(make_engine(), out, jobs, as_json=as_json), open_page)
 
 
 def _show_page(path: Path, open_page: bool | None) -> None:

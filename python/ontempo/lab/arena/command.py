@@ -82,7 +82,7 @@ def run_arena(
 
 def run_grid(
     engine: FilmEngine,
-    scale: Scale,
+    scale: str,
     asked: Grid,
     lacks: dict[Contender, str],
     out: File,

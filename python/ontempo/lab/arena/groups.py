@@ -132,7 +132,7 @@ GROUPS = (
     ),
     Group(
         "profiles",
-        "links of measured technologies, ten seeds each",
+        "the downlinks of docs/profiles.md, made after measurements",
         tuple(profile_path(name) for name in PROFILE_RTTS_MS),
         tuple(profile_path(name, (1, 2)) for name in FIVE_PROFILES),
     ),
@@ -154,7 +154,7 @@ GROUPS = (
     ),
     Group(
         "outage",
-        "nothing passes for a while, 6 s after counting begins",
+        "once, from 6 s of the counted seconds on, nothing passes",
         tuple(_outage(lasts_s, rtt_ms) for lasts_s, rtt_ms in product((0.2, 1, 5), RTTS_MS)),
         (_outage(1, 100, (1,)),),
     ),

@@ -31,7 +31,8 @@ RULE = (
 LEGEND = (
     "Pictures decodable on time in %, by the buffer in round trips of the path, and with each"
     f" program's default. At {LONGEST} RTT: bytes sent for each of the film, 99th percentile of the"
-    " latencies of frames that arrived, freezes a minute. Means; each path weighs the same."
+    " latencies of frames that arrived, freezes a minute, and the share of the time that they"
+    " last, in %. Means; each path weighs the same."
 )
 
 MARKS = ("<!-- arena: written by ontempo-lab arena -->", "<!-- /arena -->")
@@ -89,6 +90,7 @@ HEADS = (
     "bytes",
     "p99 ms",
     "freezes",
+    "frozen",
 )
 
 
@@ -112,6 +114,7 @@ def class_cells(rows: pl.DataFrame) -> list[list[str]]:
                 "" if bytes_ is None else f"{bytes_:.2f}",
                 millis(row.get("latency_p99_s")),
                 "" if freezes is None else f"{freezes:.1f}",
+                share(row.get("frozen")),
             ]
         )
     return lines
