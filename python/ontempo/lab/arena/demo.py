@@ -157,15 +157,19 @@ def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
+CONTRAST = 3
+"""Power of the share in a cell's shade, so that 90 and 100 % differ to the eye."""
+
 STYLE = """<style>
 .shares { overflow-x: auto; margin: 1.5rem 0 }
 .shares table { border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums;
   width: 100%; min-width: 56rem }
 .shares th { font-weight: 500; padding: .3rem .45rem; text-align: center; white-space: nowrap }
 .shares th[scope=row] { text-align: left; position: sticky; left: 0; background: var(--page) }
+.shares caption { text-align: left; color: var(--quiet); padding: 0 0 .6rem }
 .shares thead tr + tr th { color: var(--quiet); font-size: .85em; font-weight: 400 }
-.shares td { padding: .5rem .3rem; text-align: center; border-radius: 3px; min-width: 2.6rem;
-  background: color-mix(in srgb, var(--pert) calc(var(--share) * 42%), var(--surface)) }
+.shares td { padding: .5rem .3rem; text-align: center; border-radius: 3px; min-width: 3.7rem;
+  background: color-mix(in srgb, var(--pert) calc(var(--share) * 55%), var(--surface)) }
 .shares .first { border-left: 8px solid var(--page) }
 </style>"""
 
@@ -210,7 +214,7 @@ def share_table(rows: pl.DataFrame) -> str:
         for contender in CONTENDERS
     )
     return (
-        '<div class="shares"><table><caption class="hidden">Pictures decodable on time, %</caption>'
+        '<div class="shares"><table><caption>Pictures decodable on time, %, by buffer</caption>'
         f"<thead><tr><th></th>{networks}</tr><tr><th></th>{buffers}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div>"
     )
@@ -223,7 +227,14 @@ def _first(place: int) -> str:
 def _share_cell(one: Interval | None, place: int) -> str:
     if one is None or not one.known:
         return f"<td{_first(place)}></td>"
-    return f'<td{_first(place)} style="--share:{one.value:.3f}">{100 * one.value:.0f}</td>'
+    return (
+        f'<td{_first(place)} style="--share:{one.value**CONTRAST:.3f}">{100 * one.value:.0f}</td>'
+    )
+
+
+def within(one: Interval) -> Interval:
+    """An interval of a share, cut at 0 and 1."""
+    return one._replace(low=max(0.0, one.low), high=min(1.0, one.high))
 
 
 def _figure_html(rows: pl.DataFrame, profile: str) -> str:
@@ -239,7 +250,7 @@ def figure_of(rows: pl.DataFrame, profile: str) -> Figure:
     series: dict[str, dict[float, Interval]] = {}
     for buffer, contender, name, one in places(rows):
         if name == profile:
-            series.setdefault(contender.name, {})[float(BUFFERS.index(buffer))] = one
+            series.setdefault(contender.name, {})[float(BUFFERS.index(buffer))] = within(one)
     lines = [
         Series(one.shown, one.colour, series[one.name], symbol=one.symbol)
         for one in CONTENDERS

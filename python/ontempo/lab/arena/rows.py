@@ -42,14 +42,15 @@ def rows(results: Results, cells: Mapping[Cell, tuple[Entry, Contender]]) -> pl.
     found = [
         row
         for cell, (one, contender) in cells.items()
-        for row in _of_cell(results.of([cell]).table("media"), cell, one, contender)
+        for row in of_cell(results.of([cell]).table("media"), cell, one, contender)
     ]
     return pl.DataFrame(found, schema=SCHEMA, orient="row")
 
 
-def _of_cell(
+def of_cell(
     media: pl.DataFrame, cell: Cell, one: Entry, contender: Contender
 ) -> Iterator[dict[str, Any]]:
+    """The rows of one run: one for each buffer that it serves."""
     labels = dict(cell.labels)
     groups = [name for name, _ in one.path.films]
     for buffer in one.of(contender):
