@@ -24,6 +24,7 @@ from ontempo.lab.arena.cells import (
     write_scenarios,
 )
 from ontempo.lab.arena.grid import EMULATED, emulated_entries, grid
+from ontempo.lab.arena.paths import Group
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.errors import BAD_INPUT, ENVIRONMENT, BadInputError
 from ontempo.lab.real_time import Emulation
@@ -79,7 +80,7 @@ def test_the_round_trips_of_the_profiles_are_those_that_scenarios_have(tmp_path:
 
 
 @pytest.mark.parametrize("group", groups.GROUPS, ids=lambda group: group.name)
-def test_every_path_is_a_scenario_for_every_contender(group: groups.Group, tmp_path: File) -> None:
+def test_every_path_is_a_scenario_for_every_contender(group: Group, tmp_path: File) -> None:
     engine = NativeEngine()
     assert set(group.quick) <= {replace(one, seeds=(1,)) for one in group.paths} | {
         replace(one, seeds=one.seeds[:2]) for one in group.paths
@@ -177,7 +178,7 @@ def test_patterns_narrow_by_kind_and_one_that_fits_nothing_is_refused() -> None:
     }
     assert {one.film.name for one in found.entries} == {"vbr-50"}
     assert found.contenders == (SRT,)
-    with pytest.raises(BadInputError, match="--only outages: no class, .* near: outage"):
+    with pytest.raises(BadInputError, match=r"--only outages: no class, .* near: outage"):
         grid("quick", [SIMULATION], ["outages"])
     with pytest.raises(BadInputError, match="--only address: a change of the sender's address"):
         grid("quick", [SIMULATION], ["address"])

@@ -227,9 +227,8 @@ def _first(place: int) -> str:
 def _share_cell(one: Interval | None, place: int) -> str:
     if one is None or not one.known:
         return f"<td{_first(place)}></td>"
-    return (
-        f'<td{_first(place)} style="--share:{one.value**CONTRAST:.3f}">{100 * one.value:.0f}</td>'
-    )
+    shade = f'style="--share:{one.value**CONTRAST:.3f}"'
+    return f"<td{_first(place)} {shade}>{100 * one.value:.0f}</td>"
 
 
 def within(one: Interval) -> Interval:

@@ -157,9 +157,8 @@ def table_of(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1
 def notes(outcome: Outcome) -> list[str]:
     """What is left out, and where the worlds differ."""
     found = [f"Not run: {line}." for line in outcome.missing]
-    if outcome.scale == "full" and outcome.rows.height:
-        found += [f"Undecided: {name}, {why}." for name, why in UNDECIDED.items()]
-        found += [f"RFC 8867, {case}: {why}." for case, why in NOT_RUN.items()]
+    if outcome.scale == "full":
+        found += _left_out({name for name, _, _ in classes(outcome.rows)})
     apart = outcome.apart
     if apart:
         far = far_apart(apart)
@@ -170,6 +169,16 @@ def notes(outcome: Outcome) -> list[str]:
             for one in far
         ]
     return found
+
+
+def _left_out(names: set[str]) -> list[str]:
+    """What a full grid lacks; of all classes, where all were asked for."""
+    cases = [f"Not run: RFC 8867, {case}: {why}." for case, why in NOT_RUN.items()]
+    every = [f"Undecided: {name}: {why}." for name, why in UNDECIDED.items()]
+    return [
+        *(cases if "rfc8867" in names else []),
+        *(every if names == {group.name for group in GROUPS} else []),
+    ]
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from string import Template
 import polars as pl
 from plotly.offline import get_plotlyjs
 
+from ontempo.lab.arena.cells import ROUND_TRIPS
 from ontempo.lab.arena.contenders import CONTENDERS, Contender
 from ontempo.lab.arena.output import (
     HEADS,
+    LEGEND,
     RULE,
     SHOWN,
     Outcome,
@@ -21,19 +23,21 @@ from ontempo.lab.arena.output import (
     notes,
     share,
 )
-from ontempo.lab.arena.summary import BUFFERS, by_class, over_seeds
+from ontempo.lab.arena.summary import by_class, over_seeds
 from ontempo.lab.figure_html import figure_html
 from ontempo.lab.folder import write_text
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.statistics import Interval
 
-PLACES = {float(place): name for place, name in enumerate(BUFFERS)}
+PLACES = {float(place): f"{times:g}" for place, times in enumerate(ROUND_TRIPS)}
+"""Buffers of one scale; those by default, which are of another, stand in the table."""
 
 _Found = Callable[[Contender, str], list[Interval]]
 
-TICKS = {
-    place: f"{name} round trips" if name != "default" else name for place, name in PLACES.items()
-}
+TICKS = {place: f"{name} round trips" for place, name in PLACES.items()}
+
+STYLE = "<style>.numbers.whole td { text-align: right !important }</style>"
+"""Of tables whose first column alone is text."""
 
 
 def write_html(outcome: Outcome, path: File) -> None:
@@ -43,9 +47,9 @@ def write_html(outcome: Outcome, path: File) -> None:
     remarks = f'<section class="verdicts"><h2>Remarks</h2><ul>{remarks}</ul></section>'
     lede = (
         "The same films over the same paths, carried by each transport in turn: pictures that are"
-        f" decodable on time. {RULE}"
+        f" decodable on time. {RULE} {LEGEND}"
     )
-    body = f"{_both(outcome)}{sections}{remarks if notes(outcome) else ''}"
+    body = f"{STYLE}{_both(outcome)}{sections}{remarks if notes(outcome) else ''}"
     write_text(path, page("Which transport carries this film?", "arena", lede, body))
 
 
