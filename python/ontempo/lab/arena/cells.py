@@ -115,17 +115,22 @@ def scenario_file(one: Entry, out: File) -> File:
 
 
 def cells_of(
-    one: Entry, contenders: Sequence[Contender], out: File, world: str = SIMULATION
+    one: Entry,
+    contenders: Sequence[Contender],
+    out: File,
+    world: str = SIMULATION,
+    seeds: Sequence[int] = (),
 ) -> Iterator[Cell]:
     """The cells of an entry, each contender with each of its buffers and each seed.
 
-    A contender without a buffer has one cell for all latencies of players.
+    A contender without a buffer has one cell for all latencies of players. Without `seeds` those
+    of the path are taken.
     """
     for contender in contenders:
         buffers = one.of(contender)
         together = [(buffer,) for buffer in buffers] if contender.has_buffer else [buffers]
         for some in together:
-            for seed in one.path.seeds:
+            for seed in seeds or one.path.seeds:
                 yield _cell(one, contender, some, seed, out, world)
 
 

@@ -18,7 +18,7 @@ from ontempo.lab.arena.cells import (
 )
 from ontempo.lab.arena.contenders import CONTENDERS, Contender
 from ontempo.lab.arena.films import FILMS, LIVE
-from ontempo.lab.arena.groups import COMPARISON_QUICK, GROUPS, UNDECIDED, profile_path
+from ontempo.lab.arena.groups import COMPARISON_QUICK, GROUPS, TEN_SEEDS, UNDECIDED, profile_path
 from ontempo.lab.arena.paths import Path
 from ontempo.lab.cells import Cell
 from ontempo.lab.claims import Scale
@@ -35,6 +35,10 @@ EMULATED_TIMES = 4
 
 EMULATED = ("tcp-cubic", "srt", "rist", "ontempo")
 """The contenders that run with real programs: one after another, in real time."""
+
+
+_Part = tuple[Sequence[Entry], Sequence[Contender], str, Sequence[int]]
+"""Entries with their contenders, a world, and other seeds than the paths'."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,21 @@ class Grid:
     def cells(
         self, out: File, lacking: Sequence[Contender] = ()
     ) -> dict[Cell, tuple[Entry, Contender]]:
-        """All cells, with what they are of. A run with real programs is simulated, too."""
+        """All cells, with what they are of.
+
+        What runs with real programs is simulated, too, with ten seeds: so it shows how far chance
+        alone goes.
+        """
         found: dict[Cell, tuple[Entry, Contender]] = {}
         real = self.real(lacking)
-        parts = [(self.entries, self.contenders, SIMULATION)]
-        parts += [(self.both, real, world) for world in (SIMULATION, EMULATION)]
-        for entries, contenders, world in parts:
+        parts: list[_Part] = [
+            (self.entries, self.contenders, SIMULATION, ()),
+            (self.both, real, SIMULATION, TEN_SEEDS),
+            (self.both, real, EMULATION, ()),
+        ]
+        for entries, contenders, world, seeds in parts:
             for one, contender in product(entries, contenders):
-                for cell in cells_of(one, [contender], out, world):
+                for cell in cells_of(one, [contender], out, world, seeds):
                     found[cell] = (one, contender)
         return found
 

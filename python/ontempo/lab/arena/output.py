@@ -35,6 +35,10 @@ LEGEND = (
     " last, in %. Means; each path weighs the same."
 )
 
+BOTH = "In both worlds: pictures decodable on time, %; simulated with ten seeds, emulated once"
+
+BOTH_HEADS = ("path", "carried by", "mean", "of ten", "emulated")
+
 MARKS = ("<!-- arena: written by ontempo-lab arena -->", "<!-- /arena -->")
 
 
@@ -137,11 +141,22 @@ def _show_both(outcome: Outcome, console: Console) -> None:
     apart = outcome.apart
     if not apart:
         return
-    lines = [
-        [one.path, SHOWN[one.contender], share(one.simulated), share(one.emulated)] for one in apart
+    console.print(f"\n{BOTH}", style="bold")
+    console.print(table_of(BOTH_HEADS, both_cells(apart), left=2), "")
+
+
+def both_cells(apart: Sequence[Apart]) -> list[list[str]]:
+    """A line for each run of both worlds."""
+    return [
+        [
+            one.path,
+            SHOWN[one.contender],
+            share(one.simulated),
+            f"{share(one.low)} to {share(one.high)}",
+            share(one.emulated),
+        ]
+        for one in apart
     ]
-    console.print("\nIn both worlds: pictures decodable on time, %", style="bold")
-    console.print(table_of(("path", "", "simulated", "emulated"), lines, left=2), "")
 
 
 def table_of(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1) -> Table:
@@ -165,7 +180,8 @@ def notes(outcome: Outcome) -> list[str]:
         found.append(f"{len(apart) - len(far)} of {len(apart)} runs differ by at most 3 points.")
         found += [
             f"{one.path}, {SHOWN[one.contender]}: simulated {share(one.simulated)} %, emulated"
-            f" {share(one.emulated)} %."
+            f" {share(one.emulated)} %, {'within' if one.within else 'outside of'} what ten seeds"
+            " give."
             for one in far
         ]
     return found
@@ -222,12 +238,8 @@ def markdown(outcome: Outcome) -> str:
         parts.append(f"#### {name}\n\n{words[:1].upper()}{words[1:]}: {extent(rows)}.")
         parts.append(_markdown_table(heads, class_cells(rows)))
     if outcome.apart:
-        lines = [
-            [one.path, SHOWN[one.contender], share(one.simulated), share(one.emulated)]
-            for one in outcome.apart
-        ]
-        parts.append("#### In both worlds\n\nPictures decodable on time, %.")
-        parts.append(_markdown_table(["path", "carried by", "simulated", "emulated"], lines))
+        parts.append(f"#### In both worlds\n\n{BOTH}.")
+        parts.append(_markdown_table(BOTH_HEADS, both_cells(outcome.apart)))
     if found := notes(outcome):
         parts.append("\n".join(f"- {line}" for line in found))
     return "\n\n".join(parts)

@@ -12,16 +12,17 @@ from plotly.offline import get_plotlyjs
 from ontempo.lab.arena.cells import ROUND_TRIPS
 from ontempo.lab.arena.contenders import CONTENDERS, Contender
 from ontempo.lab.arena.output import (
+    BOTH,
+    BOTH_HEADS,
     HEADS,
     LEGEND,
     RULE,
-    SHOWN,
     Outcome,
+    both_cells,
     class_cells,
     classes,
     extent,
     notes,
-    share,
 )
 from ontempo.lab.arena.summary import by_class, over_seeds
 from ontempo.lab.figure_html import figure_html
@@ -149,18 +150,7 @@ def _series(found: _Found) -> list[Series]:
 def _both(outcome: Outcome) -> str:
     if not outcome.apart:
         return ""
-    lines = [
-        [
-            one.path,
-            SHOWN[one.contender],
-            share(one.simulated),
-            share(one.emulated),
-            f"{100 * one.difference:+.1f}",
-        ]
-        for one in outcome.apart
-    ]
-    heads = ("path", "carried by", "simulated, %", "emulated, %", "difference")
     return (
-        '<section class="verdicts"><h2>In both worlds: pictures decodable on time</h2>'
-        f"{number_table(heads, lines)}</section>"
+        f'<section class="verdicts"><h2>{escape(BOTH)}</h2>'
+        f"{number_table(BOTH_HEADS, both_cells(outcome.apart))}</section>"
     )

@@ -12,7 +12,7 @@ BUFFERS = (*(f"{times:g}" for times in ROUND_TRIPS), DEFAULT)
 
 MEASURES = ("on_time", "sound", "bytes", "back", "latency_p99_s", "freezes_a_minute", "frozen")
 
-RUN = ("class", "path", "film", "contender", "buffer", "seed")
+RUN = ("class", "path", "film", "contender", "buffer")
 
 POINTS = 0.03
 """A difference between worlds that is larger is listed, as a share of pictures."""
@@ -43,13 +43,18 @@ def over_seeds(rows: pl.DataFrame, measure: str = "on_time") -> Interval:
 
 @dataclass(frozen=True)
 class Apart:
-    """A run in both worlds: pictures decodable on time."""
+    """A run in both worlds: pictures decodable on time.
+
+    `simulated` is the mean over seeds, `low` and `high` are the least and the greatest of them.
+    """
 
     path: str
     film: str
     contender: str
     buffer: str
     simulated: float
+    low: float
+    high: float
     emulated: float
 
     @property
@@ -57,21 +62,25 @@ class Apart:
         """Emulated minus simulated."""
         return self.emulated - self.simulated
 
+    @property
+    def within(self) -> bool:
+        """Whether a simulated seed is as low, and another as high."""
+        return self.low <= self.emulated <= self.high
+
 
 def both_worlds(rows: pl.DataFrame) -> Sequence[Apart]:
     """The runs that both worlds have, in the order of the emulated ones."""
-    simulated = rows.filter(world=SIMULATION).select(*RUN, pl.col("on_time").alias("simulated"))
-    emulated = rows.filter(world=EMULATION).select(*RUN, pl.col("on_time").alias("emulated"))
+    share = pl.col("on_time")
+    simulated = (
+        rows.filter(world=SIMULATION)
+        .group_by(*RUN)
+        .agg(share.mean().alias("simulated"), share.min().alias("low"), share.max().alias("high"))
+    )
+    emulated = rows.filter(world=EMULATION).select(*RUN, share.alias("emulated"))
     joined = emulated.join(simulated, on=RUN, how="inner", maintain_order="left")
+    values = ("film", "contender", "buffer", "simulated", "low", "high", "emulated")
     return [
-        Apart(
-            f"{row['class']}/{row['path']}",
-            row["film"],
-            row["contender"],
-            row["buffer"],
-            row["simulated"],
-            row["emulated"],
-        )
+        Apart(f"{row['class']}/{row['path']}", *(row[name] for name in values))
         for row in joined.iter_rows(named=True)
     ]
 
