@@ -27,6 +27,9 @@ from ontempo.lab.terminal import ShownProgress
 
 WORLDS = (SIMULATION, EMULATION)
 
+MANY = 1000
+"""Reading the scenarios of more cells takes a while, and is said."""
+
 
 def read_worlds(text: str) -> tuple[str, ...]:
     """Parse ``--worlds``: names separated by commas. Raises `BadInputError` for an unknown one."""
@@ -95,6 +98,8 @@ def run_grid(
     with claimed(out):
         asked.write(out)
         cells = asked.cells(out, tuple(lacks))
+        if len(cells) > MANY:
+            console.print(f"reading the scenarios of {len(cells):,} cells")
         runner = CoreRunner(jobs)
         study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)
         plan = study.plan(cells)

@@ -232,7 +232,7 @@ def packed(rows: pl.DataFrame) -> bytes:
 
 def markdown(outcome: Outcome) -> str:
     """The results as Markdown: a table for each class."""
-    parts = []
+    parts = [f"### Results\n\n`ontempo-lab arena --{outcome.scale}`. {LEGEND} {RULE}"]
     for name, words, rows in classes(outcome.rows):
         heads = [head or "carried by" for head in HEADS]
         parts.append(f"#### {name}\n\n{words[:1].upper()}{words[1:]}: {extent(rows)}.")
