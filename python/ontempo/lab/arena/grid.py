@@ -30,6 +30,9 @@ COUNTED_S = {"quick": 18.0, "full": 20.0}
 EMULATED_S = 10.0
 """Counted seconds of a film that is carried by real programs."""
 
+SHORTER = f"-{EMULATED_S:g}s"
+"""What the names of their paths end with."""
+
 EMULATED_TIMES = 4
 """The buffer of these, in round trips."""
 
@@ -120,7 +123,7 @@ def _emulated(path: Path) -> Entry:
     buffer = Buffer(f"{EMULATED_TIMES}", max(120, round(EMULATED_TIMES * path.rtt_ms)))
     named_anew = Path(
         path.group,
-        f"{path.name}-{EMULATED_S:g}s",
+        f"{path.name}{SHORTER}",
         path.rtt_ms,
         path.text,
         path.films,
@@ -156,7 +159,8 @@ class _Chosen:
     def has(self, one: Entry) -> bool:
         """Whether an entry is left."""
         path = one.path
-        return self._fits(0, path.id, path.group) and self._fits(1, one.film.name)
+        plain = path.id.removesuffix(SHORTER)
+        return self._fits(0, path.id, plain, path.group) and self._fits(1, one.film.name)
 
     def _fits(self, kind: int, *names: str) -> bool:
         patterns = self.patterns[kind]

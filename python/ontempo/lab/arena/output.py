@@ -127,14 +127,14 @@ def class_cells(rows: pl.DataFrame) -> list[list[str]]:
 def show(outcome: Outcome, console: Console) -> None:
     """Print a table for each class, at most 80 columns wide."""
     for name, words, rows in classes(outcome.rows):
-        console.print(Text.assemble((name, "bold"), f": {words} ({extent(rows)})"), soft_wrap=True)
+        console.print(Text.assemble((name, "bold"), f": {words} ({extent(rows)})"))
         console.print(table_of(HEADS, class_cells(rows)), "")
     if outcome.rows.height:
         console.print(LEGEND, markup=False)
         console.print(RULE, markup=False)
     _show_both(outcome, console)
     for line in notes(outcome):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, markup=False)
 
 
 def _show_both(outcome: Outcome, console: Console) -> None:
