@@ -40,10 +40,10 @@ dist: build ## Make a wheel and an archive in dist/, install them anew.
 	scripts/check-dist $(PYTHON)
 
 .PHONY: demo
-demo: build ## Simulate the published figures in small; show the report.
+demo: build ## Carry a film over five networks by six transports; show the page.
 	@open=--no-open; \
 	if [[ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" || "$$(uname)" == Darwin ]]; then open=--open; fi; \
-	$(BIN)/ontempo-lab reproduce --quick $$open
+	$(BIN)/ontempo-lab demo $$open
 
 .PHONY: test
 test: machine ## Run every check and every test, and count them.

@@ -28,7 +28,8 @@ First what the papers conclude, and what was found. Then, for each paper, its cl
 reading: what was published, what was measured, and the most likely cause, with the experiment that
 supports it where one was made. A cause is shown only while what is measured is what it was found
 for. Nothing was tuned to make a difference go away. Last, what could not be decided. The rules of
-the verdicts: [verdicts.md](verdicts.md). The published figures beside ours: `make demo`.
+the verdicts: [verdicts.md](verdicts.md). The published figures beside ours:
+`ontempo-lab reproduce --quick`.
 
 This page is generated: `make differences` writes it anew.
 """

@@ -16,6 +16,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ontempo.lab.arena.command import read_worlds as read_arena_worlds
+from ontempo.lab.arena.command import run_arena
+from ontempo.lab.arena.demo import run_demo
 from ontempo.lab.catalogue import listings, load_rows
 from ontempo.lab.claims import Claim, Reading, Scale
 from ontempo.lab.compare_command import run_compare
@@ -339,6 +342,96 @@ def quality(
     """
     with exit_codes(f"ontempo-lab quality {run} --film {film}"):
         run_quality(run, film, latency or [], as_json=as_json)
+
+
+@app.command()
+def arena(
+    quick: Annotated[
+        bool, typer.Option("--quick/--full", help="A reduced grid, or every path.")
+    ] = True,
+    worlds: Annotated[
+        str,
+        typer.Option(
+            metavar="WORLD,WORLD",
+            help="simulation, emulation or both. Emulation needs root and runs real programs in"
+            " real time, over twelve of the paths.",
+        ),
+    ] = "simulation",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="A class (outage), path (outage/1s-100ms), film (vbr-50) or contender (srt), with"
+            " * and ?; may be repeated.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for finished cells and results.")] = Path(
+        "out/arena"
+    ),
+    jobs: Jobs = CORES,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the arena's part of this Markdown page."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON on stdout.")
+    ] = False,
+    open_page: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser.", show_default="on a terminal"
+        ),
+    ] = None,
+) -> None:
+    """Carry films over many paths by each transport: which delivers them on time?
+
+    Finished cells are stored: an interrupted arena resumes, an unchanged one is not run again.
+
+    [dim]Examples:[/]
+
+      ontempo-lab arena --quick
+
+      ontempo-lab arena --full --only profiles --only srt --only ontempo
+
+      sudo ontempo-lab arena --worlds emulation
+    """
+    scale: Scale = "quick" if quick else "full"
+    again = f"ontempo-lab arena --{scale} --worlds {worlds} --out {shlex.quote(str(out))}"
+    again += "".join(f" --only {shlex.quote(name)}" for name in only or [])
+    with exit_codes(again):
+        asked = read_arena_worlds(worlds)
+        path = run_arena(make_engine(), scale, asked, only or [], out, jobs, page, as_json=as_json)
+        _show_page(path, open_page)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for finished cells and results.")] = Path(
+        "out/demo"
+    ),
+    jobs: Jobs = CORES,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON on stdout.")
+    ] = False,
+    open_page: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser.", show_default="on a terminal"
+        ),
+    ] = None,
+) -> None:
+    """Carry one film over five networks by six transports, with three buffers; show a page.
+
+    [dim]Example:[/]  ontempo-lab demo
+    """
+    with exit_codes(f"ontempo-lab demo --out {shlex.quote(str(out))}"):
+        _show_page(run_demo(make_engine(), out, jobs, as_json=as_json), open_page)
+
+
+def _show_page(path: Path, open_page: bool | None) -> None:
+    """Open a page in a browser, if that is asked for or the output is a terminal."""
+    if open_page or (open_page is None and sys.stdout.isatty()):
+        webbrowser.open(path.resolve().as_uri())
 
 
 def make_engine() -> Engine:

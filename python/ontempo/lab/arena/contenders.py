@@ -1,0 +1,88 @@
+"""The contenders: the transports of a film, each with the settings of its program."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ONTEMPO_MS, SRT_MS, RIST_MS = 200, 120, 1000
+"""Buffers that `ontempo send`, `srt-live-transmit` and `ristsender` have by default, in ms."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A transport: its name, a description, its table in a scenario.
+
+    `transport` holds ``{buffer}`` where the buffer stands; one without has none of its own, and
+    its runs serve every latency of a player. `default_ms` is the buffer that its program has
+    by default. `programs` are those that the emulated world needs besides ontempo, `package` the
+    one that has them. `colour` and `symbol` are its look in plots. `cost` is the core-seconds of
+    a second of film, measured.
+    """
+
+    name: str
+    shown: str
+    transport: str
+    default_ms: int | None = None
+    programs: tuple[str, ...] = ()
+    package: str = ""
+    colour: str = "quiet"
+    symbol: str = "circle"
+    cost: float = 0.004
+
+    @property
+    def has_buffer(self) -> bool:
+        """Whether it has a buffer to be set."""
+        return "{buffer}" in self.transport
+
+    def table(self, buffer_ms: int) -> str:
+        """Its transport in a scenario, with such a buffer, as TOML."""
+        return "{ " + self.transport.replace("{buffer}", f"{buffer_ms} ms") + " }"
+
+
+def _tcp(name: str, shown: str, congestion: str, colour: str, symbol: str) -> Contender:
+    table = f'kind = "tcp", packet = "1500 bytes", congestion = {congestion}'
+    return Contender(name, shown, table, colour=colour, symbol=symbol)
+
+
+def _ontempo(name: str, shown: str, order: str, symbol: str) -> Contender:
+    table = f'kind = "ontempo", latency = "{{buffer}}", order = "{order}", congestion = "pert"'
+    return Contender(name, shown, table, ONTEMPO_MS, colour="pert", symbol=symbol, cost=0.017)
+
+
+_RIST = 'kind = "rist", buffer = "{buffer}"'
+_RIST_PROGRAMS = ("ristsender", "ristreceiver")
+
+CONTENDERS = (
+    Contender("udp", "UDP", 'kind = "udp"', symbol="circle-open"),
+    _tcp("tcp-cubic", "TCP CUBIC", '{ kind = "cubic", variant = "linux" }', "cubic", "square"),
+    _tcp("tcp-bbr", "TCP BBR", '{ kind = "bbr", variant = "v1" }', "step-3", "triangle-up"),
+    _tcp("tcp-pert", "TCP PERT", '"pert"', "step-4", "diamond-open"),
+    Contender(
+        "srt",
+        "SRT",
+        'kind = "srt", latency = "{buffer}"',
+        SRT_MS,
+        ("srt-live-transmit",),
+        "srt-tools",
+        "step-0",
+        "circle",
+    ),
+    Contender("rist", "RIST", _RIST, RIST_MS, _RIST_PROGRAMS, "rist-tools", "step-2", "square"),
+    Contender(
+        "rist-no-nulls",
+        "RIST, no nulls",
+        f"{_RIST}, null-packet-deletion = true",
+        RIST_MS,
+        _RIST_PROGRAMS,
+        "rist-tools",
+        "step-2",
+        "square-open",
+    ),
+    _ontempo("ontempo", "ontempo", "partial-order", "diamond"),
+    _ontempo("ontempo-in-order", "ontempo in order", "in-order", "triangle-down"),
+)
+"""`ontempo send` and PERT as shipped; its order by default is `in-order`."""
+
+
+def named(names: Sequence[str]) -> tuple[Contender, ...]:
+    """Some contenders, in the order of all."""
+    return tuple(one for one in CONTENDERS if one.name in names)
