@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from examples.controller import cost
 
 import ontempo as ot
 from ontempo.congestion import Ack, Loss, Snapshot, Start, Timeout
@@ -212,6 +213,15 @@ def test_the_defaults_are_renos() -> None:
     assert (controller.cwnd, controller.ssthresh) == (10.0, float("inf"))
     controller.on_idle_restart()
     assert controller.cwnd == 4.0
+
+
+def test_the_benchmark_compares_equal_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cost, "ROUNDS", 1)
+    monkeypatch.setattr(cost, "TEXT", cost.TEXT.replace('"100 s"', '"2 s"'))
+    cost.main()
+    assert re.search(r"us a packet, [-\d.]+ us an ACK", capsys.readouterr().out)
 
 
 # Controllers that fail.
