@@ -20,7 +20,7 @@ from ontempo.lab.cores import CoreRunner
 from ontempo.lab.engine import Engine
 from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
 from ontempo.lab.folder import claimed
-from ontempo.lab.real_time import hindrance
+from ontempo.lab.real_time import MACHINE, circumstances, hindrance
 from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 from ontempo.lab.terminal import ShownProgress
@@ -108,6 +108,8 @@ def run_grid(
         with ShownProgress(console, runner) as progress:
             results = study.run(plan, progress)
         every = rows(results, cells)
+        real = [cell for cell in cells if cell.real]
+        machine = circumstances(results.of(real).table(MACHINE)) if real else ""
     both = {f"{one.path.group}/{one.path.name}" for one in asked.both}
     of_both = pl.format("{}/{}", "class", "path").is_in(sorted(both))
     return Outcome(
@@ -116,4 +118,5 @@ def run_grid(
         every.filter(of_both),
         engine.fingerprint(),
         tuple(lacks.values()),
+        machine,
     )

@@ -60,8 +60,9 @@ PROFILE_RTTS_MS = {
 """Delays there and back of the network profiles, without what varies, in ms (docs/profiles.md)."""
 
 FIVE_PROFILES = ("dsl", "wifi-lossy", "lte-driving", "satellite-leo", "transcontinental")
-"""One of each kind of link: a wire at home, Wi-Fi, mobile, a satellite, a long distance; of two
-of a kind that bear the film and its repairs, the harder one. Chosen before the first run."""
+"""One of each kind of link: a wire at home, Wi-Fi, mobile, a satellite, a long distance; of a
+kind the harder one, but not the satellite whose round trip leaves no time for a repair. Chosen
+before the first run."""
 
 TEN_SEEDS = tuple(range(1, 11))
 

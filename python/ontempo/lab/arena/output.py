@@ -47,7 +47,8 @@ class Outcome:
     """What an arena found.
 
     `rows` are those of `rows.rows`, of the grid; `both` those of the runs that both worlds have.
-    `missing` says which contenders did not run with real programs, and why.
+    `missing` says which contenders did not run with real programs, and why; `machine` under which
+    circumstances the others did.
     """
 
     scale: str
@@ -55,6 +56,7 @@ class Outcome:
     both: pl.DataFrame
     engine: str
     missing: Sequence[str] = ()
+    machine: str = ""
 
     @property
     def apart(self) -> Sequence[Apart]:
@@ -184,7 +186,7 @@ def notes(outcome: Outcome) -> list[str]:
             " give."
             for one in far
         ]
-    return found
+    return [*found, outcome.machine] if outcome.machine else found
 
 
 def _left_out(names: set[str]) -> list[str]:
