@@ -23,7 +23,6 @@ impl CustomLaws for NoCustomLaws {
 mod tests {
     use ontempo_scenario::{CustomNames, Overrides, parse_custom};
 
-    use super::*;
     use crate::Simulation;
 
     const TEXT: &str = r#"
