@@ -167,7 +167,7 @@ pub(crate) fn curve(frames: &[Frame], players: &[f64], until_s: f64) -> Vec<Poin
     let sent = pictures().count() as i64;
     for (place, step) in steps.into_iter().enumerate() {
         (all, good) = (all + due[place], good + on_time[place]);
-        if 2 * all >= sent || (all > 0 && players.contains(&step)) {
+        if all > 0 && (2 * all >= sent || players.contains(&step)) {
             points.push((step, good as f64 / all as f64));
         }
     }

@@ -118,12 +118,14 @@ fn player_cells(film: &Film, player: &Player, is_first: bool) -> String {
 fn loss_cells(film: &Film) -> String {
     let kind = |kind: &KindCount| match kind.sent {
         0 => NONE.to_owned(),
-        sent => format!(
-            "{} <span class=\"none\">of {}</span><small>{} undecodable</small>",
-            count(kind.not_whole),
-            count(sent),
-            count(kind.undecodable)
-        ),
+        sent => {
+            let undecodable = match kind.undecodable {
+                0 => String::new(),
+                some => format!("<small>{} undecodable</small>", count(some)),
+            };
+            let lost = count(kind.not_whole);
+            format!("{lost} <span class=\"none\">of {}</span>{undecodable}", count(sent))
+        }
     };
     let share = film.dropped_packets as f64 / film.sent_packets.max(1) as f64;
     let lost = format!("{}<small>{}</small>", count(film.dropped_packets), percent(share));

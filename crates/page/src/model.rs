@@ -55,33 +55,9 @@ impl Chart {
     /// Title, unit of values, and what is drawn.
     pub(crate) fn about(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::OnTime => (
-                "Pictures on time",
-                "share",
-                "Decodable in time for a player of each latency; dashed: the players of the scenario",
-            ),
-            Self::FrameLatency => (
-                "Latency of frames, compared",
-                "s",
-                "Median and 5 to 99 % of the frames that arrived whole, by time of sending",
-            ),
-            Self::NotShown => (
-                "Pictures not shown",
-                "share",
-                "Late, lost, or in need of one that is; for the largest latency of a player",
-            ),
-            Self::Frames => (
-                "Frames",
-                "s",
-                "Latency until whole, by time of sending; at the top: what was not whole by the end. \
-                 Shaded: the picture stands still",
-            ),
-            Self::Units => (
-                "Units",
-                "s",
-                "From queueing until acknowledged, by time of queueing; at the top: dropped, or not \
-                 acknowledged by the end",
-            ),
+            Self::OnTime | Self::FrameLatency | Self::NotShown | Self::Frames | Self::Units => {
+                self.about_film()
+            }
             Self::Rates => ("Rates", "bit/s", "Sum of each group; dashed: capacity"),
             Self::FlowRates => ("Rate of each flow", "bit/s", "Median, and 10 to 90 % of flows"),
             Self::Queue => ("Queue", "packets", "Packets that wait before a link"),
@@ -108,9 +84,43 @@ impl Chart {
             Self::MessageDelay => ("Delay of messages", "s", "By time of arrival"),
             Self::Delays => ("How many take longer", "share", "Share of delays above each value"),
             Self::Acknowledged => {
-                ("Units acknowledged in time", "share", "Of all queued, within each time")
+                ("Units acknowledged", "share", "Of all queued, within each time")
             }
             Self::Late => ("Late units", "share", "For each start-up delay"),
+        }
+    }
+
+    /// The same of films and traces.
+    fn about_film(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::OnTime => (
+                "Pictures on time",
+                "share",
+                "Decodable in time for a player of each latency; dashed: the players of the scenario",
+            ),
+            Self::FrameLatency => (
+                "Latency of frames, compared",
+                "s",
+                "Median and 5 to 99 % of the frames that arrived whole, by time of sending",
+            ),
+            Self::NotShown => (
+                "Pictures not shown",
+                "share",
+                "Late, lost, or in need of one that is; for the largest latency of a player",
+            ),
+            Self::Frames => (
+                "Frames",
+                "s",
+                "Latency until whole, by time of sending; at the top: what was not whole by the end. \
+                 Shaded: the picture stands still",
+            ),
+            Self::Units => (
+                "Units",
+                "s",
+                "From queueing until acknowledged, by time of queueing; at the top: dropped, and those \
+                 of which the trace tells neither",
+            ),
+            _ => ("", "", ""),
         }
     }
 

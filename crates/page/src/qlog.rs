@@ -310,7 +310,7 @@ fn draw_units(run: &mut Run, trace: &Trace, side: &str) {
     let open = trace.queued.values().map(|queued| (*queued, 0.0)).collect();
     for (label, form, points) in [
         ("acknowledged", Form::Unit, arrived),
-        ("not acknowledged by the end", Form::LostSound, open),
+        ("neither acknowledged nor dropped", Form::LostSound, open),
         ("dropped", Form::Lost, trace.dropped_at.clone()),
     ] {
         let name = (label.to_owned(), counted(&points));

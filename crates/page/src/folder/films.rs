@@ -10,6 +10,9 @@ use crate::error::PageError;
 use crate::film::{self, Film, Frame, Kind, Player};
 use crate::reduce::quantile;
 
+/// Players of a film that are shown.
+const MAX_PLAYERS: usize = 16;
+
 /// Transports whose packets sent again the table `flows` counts.
 const COUNTED: [&str; 2] = ["tcp", "adu"];
 
@@ -52,6 +55,7 @@ fn players(reading: &mut Reading<'_>) -> Result<Vec<Option<Film>>, PageError> {
     let (media, wire, back) = (media?, wire?, back?);
     let mut films: Vec<Option<Film>> = vec![None; reading.groups.len()];
     let mut counted = vec![false; reading.flows.len()];
+    let mut left_out = false;
     for row in 0..table.len() {
         let number = usize::try_from(flow.value(row)).ok();
         let Some((number, of)) = number.and_then(|n| Some((n, reading.flows.get(n)?))) else {
@@ -68,13 +72,10 @@ fn players(reading: &mut Reading<'_>) -> Result<Vec<Option<Film>>, PageError> {
             film.wire_bytes = film.wire_bytes.saturating_add(wire.value(row));
             film.back_bytes = film.back_bytes.saturating_add(back.value(row));
         }
-        let latency_s = latency.value(row);
-        let known = film.players.iter().position(|player| player.latency_s == latency_s);
-        let place = known.unwrap_or(film.players.len());
-        if known.is_none() {
-            film.players.push(Player { latency_s, ..Player::default() });
-        }
-        let player = &mut film.players[place];
+        let Some(player) = player_of(film, latency.value(row)) else {
+            left_out = true;
+            continue;
+        };
         let sums = [
             (&mut player.pictures, pictures),
             (&mut player.decodable_pictures, shown),
@@ -89,10 +90,27 @@ fn players(reading: &mut Reading<'_>) -> Result<Vec<Option<Film>>, PageError> {
         player.frozen_s += frozen.value(row);
     }
     for film in films.iter_mut().flatten() {
-        film.players.retain(|player| player.latency_s.is_finite());
         film.players.sort_by(|a, b| a.latency_s.total_cmp(&b.latency_s));
     }
+    if left_out {
+        let sentence = format!("a film is shown for at most {MAX_PLAYERS} latencies of a player");
+        reading.run.notes.push(sentence);
+    }
     Ok(films)
+}
+
+/// The player of this latency; `None` if there are too many, or it is none.
+fn player_of(film: &mut Film, latency_s: f64) -> Option<&mut Player> {
+    let known = film.players.iter().position(|player| player.latency_s == latency_s);
+    let place = known.unwrap_or(film.players.len());
+    if known.is_none() {
+        let is_time = latency_s.is_finite() && latency_s > 0.0;
+        if place == MAX_PLAYERS || !is_time {
+            return None;
+        }
+        film.players.push(Player { latency_s, ..Player::default() });
+    }
+    film.players.get_mut(place)
 }
 
 /// The frames of each flow, by group. One column of the table is in memory at a time besides them.
@@ -148,10 +166,13 @@ fn packets(reading: &Reading<'_>, films: &mut [Option<Film>]) -> Result<(), Page
     let (sent, dropped) = (of_sent.count("sent_packets")?, of_dropped.count("dropped_packets")?);
     let again = of_again.count("retransmitted")?;
     let transport = of_transport.text("transport")?;
+    let of_congestion = of("congestion")?;
+    let congestion = of_congestion.text("congestion")?;
     for (row, flow) in reading.flows.iter().enumerate() {
         let Some(film) = &mut films[flow.group] else { continue };
         let name = transport.get(row).unwrap_or_default();
-        film.transport = printable(name).into_owned();
+        let words: Vec<&str> = [Some(name), congestion.get(row)].into_iter().flatten().collect();
+        film.transport = printable(&words.join(" ")).into_owned();
         film.sent_packets = film.sent_packets.saturating_add(sent.value(row));
         film.dropped_packets = film.dropped_packets.saturating_add(dropped.value(row));
         if COUNTED.contains(&name) {
