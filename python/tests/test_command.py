@@ -15,7 +15,7 @@ from conftest import EXPERIMENTS
 from fake import FakeEngine
 from typer.testing import CliRunner, Result
 
-from ontempo.lab import cluster, main
+from ontempo.lab import cluster, main, reproducing
 from ontempo.lab.claims import Verdict
 from ontempo.lab.errors import BAD_INPUT, ENVIRONMENT, INTERRUPTED
 
@@ -249,14 +249,14 @@ def test_verdicts_are_written_compared_and_bound_by_options(tmp_path: Path) -> N
     assert reproduce(tmp_path, "--full", "--check-verdicts", str(path)).exit_code == BAD_INPUT
     assert reproduce(tmp_path, "--full", "--bind-causes").exit_code == BAD_INPUT
     missing = reproduce(tmp_path, "--check-verdicts", str(path), *one)
-    assert missing.exit_code == main.DIFFERENT
+    assert missing.exit_code == reproducing.DIFFERENT
     lines = [line[1:] for line in missing.stderr.splitlines() if line.startswith("+pert/fig1")]
     assert len(lines) == 4
     path.write_text("\n".join(lines), "utf-8")
     assert reproduce(tmp_path, "--check-verdicts", str(path), *one).exit_code == 0
     path.write_text("\n".join(lines).replace("held", "failed", 1), "utf-8")
     changed = reproduce(tmp_path, "--check-verdicts", str(path), *one)
-    assert changed.exit_code == main.DIFFERENT
+    assert changed.exit_code == reproducing.DIFFERENT
     assert "make differences" in changed.stderr
 
 

@@ -1,0 +1,207 @@
+"""What ``ontempo-lab reproduce`` does: claims run under their readings, and what is kept."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ontempo.lab.claims import Claim, Reading, Scale
+from ontempo.lab.engine import Engine
+from ontempo.lab.errors import BadInputError
+from ontempo.lab.folder import claimed, write_text
+from ontempo.lab.keep import cell_rows, kept_of, part_name, today, write_kept
+from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
+from ontempo.lab.readings import under
+from ontempo.lab.report import Judged
+from ontempo.lab.store import Store
+from ontempo.lab.study import Cell, Results, Study
+from ontempo.lab.terminal import ShownProgress, chosen_runner, duration
+from ontempo.lab.verdict_file import COMPUTED, changed_verdicts
+
+DIFFERENT = 1
+"""The exit code if verdicts differ from the file that they are compared with."""
+
+
+def list_claims(
+    claims: Sequence[Claim],
+    readings: Mapping[str, Sequence[Reading]],
+    scale: Scale,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the claims, their worlds, and how many cells each needs under all readings."""
+    needed = {
+        claim.id: {
+            cell
+            for read in under(claim, readings[claim.paper]).values()
+            for cell in read.cells(scale)
+        }
+        for claim in claims
+    }
+    rows = [
+        {
+            "id": claim.id,
+            "world": claim.world,
+            "title": claim.title,
+            "cells": len(cells := needed[claim.id]),
+            "core_seconds": round(sum(cell.cost for cell in cells if not cell.real)),
+            "real_seconds": round(sum(cell.cost for cell in cells if cell.real)),
+        }
+        for claim in claims
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("claim", "world", "what", "cells", "core-time", "real time"):
+        right = heading in ("cells", "core-time", "real time")
+        table.add_column(heading, justify="right" if right else "left")
+    for row in rows:
+        times = (float(str(row[kind])) for kind in ("core_seconds", "real_seconds"))
+        shown = (duration(seconds) if seconds else "" for seconds in times)
+        table.add_row(*(str(row[k]) for k in ("id", "world", "title", "cells")), *shown)
+    console = Console()
+    console.print(table)
+    every = {cell for cells in needed.values() for cell in cells}
+    total = duration(sum(cell.cost for cell in every if not cell.real))
+    real = duration(sum(cell.cost for cell in every if cell.real))
+    console.print(
+        f"\n{len(every):,} different cells, about {total} of core-time and {real} of real time in"
+        f" all ({scale})"
+    )
+
+
+def check_options(
+    scale: Scale, only: Sequence[str], reading: Sequence[str], *, of_quick: bool, keep: bool
+) -> None:
+    """Refuse what is not of this scale or these readings, and a part of a paper to be kept."""
+    if of_quick and reading:
+        raise BadInputError("causes and verdicts are those of all readings: omit --reading")
+    if of_quick and scale == "full":
+        raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
+    if keep and scale == "quick":
+        raise BadInputError("--keep: only results at full length are kept: add --full")
+    if keep and len({name.partition("/")[0] for name in only}) != 1:
+        raise BadInputError("--keep: one paper at a time, or some of its claims: --only psp")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The claims judged, their different cells, and how many of them ran now, in which time."""
+
+    judged: list[Judged]
+    results: Results
+    cells: int
+    missing: int
+    seconds: float
+    jobs: int
+
+    def made(self, engine: str) -> dict[str, Any]:
+        """What is kept of it beside the claims."""
+        return {
+            "engine": engine,
+            "made": today(),
+            "cells": self.cells,
+            "ran": self.missing,
+            "seconds": round(self.seconds, 1),
+            "jobs": self.jobs,
+        }
+
+
+def run(
+    engine: Engine,
+    claims: Sequence[tuple[Claim, Mapping[str, Claim]]],
+    scale: Scale,
+    out: Path,
+    jobs: int,
+    dask: str | None,
+) -> Ran:
+    """Run what is missing, and judge the claims, each under its readings."""
+    needed = {
+        (claim.id, name): list(read.cells(scale))
+        for claim, readings in claims
+        for name, read in readings.items()
+    }
+    every: list[Cell] = [cell for cells in needed.values() for cell in cells]
+    console = Console(stderr=True, highlight=False)
+    with claimed(out), chosen_runner(dask, jobs, console) as runner:
+        store = Store(out / "cells", engine.fingerprint())
+        # Their sizes are known, and were run before they were published.
+        study = Study(engine, store, runner, any_size=True)
+        plan = study.plan(every)
+        for one in store.take_rejected():
+            console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)
+        with ShownProgress(console, runner) as progress:
+            begin = time.monotonic()
+            results = study.run(plan, progress)
+            seconds = time.monotonic() - begin
+        judged = []
+        for claim, readings in claims:
+            parts = {name: results.of(needed[claim.id, name]) for name in readings}
+            judged.append(_judge(claim, readings, scale, parts))
+        return Ran(judged, results, len(set(every)), len(plan.missing), seconds, runner.slots())
+
+
+def bind(folder: Path, judged: Sequence[Judged]) -> None:
+    """Rewrite ``known.toml`` of each judged paper."""
+    for paper in sorted({one.claim.paper for one in judged}):
+        findings = {one.claim.id: one.finding for one in judged if one.claim.paper == paper}
+        real = {one.claim.id for one in judged if one.claim.world not in COMPUTED}
+        known = bound_anew(read_known(folder / paper), findings, real)
+        write_text(folder / paper / FILE, known_text(known))
+
+
+def with_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
+    """The same, with the causes of ``known.toml`` that bind."""
+    known = {
+        paper: read_known(folder / paper) for paper in sorted({one.claim.paper for one in judged})
+    }
+    return [
+        replace(one, finding=with_known_causes(one.claim.id, one.finding, known[one.claim.paper]))
+        for one in judged
+    ]
+
+
+def keep(
+    folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran, engine: str
+) -> None:
+    """Keep results of a paper, computed claims and those with real packets apart."""
+    name = part_name(only)
+    for computed in (True, False):
+        found = [one for one in judged if (one.claim.world in COMPUTED) is computed]
+        if not found:
+            continue
+        rows = cell_rows(ran.results) if computed else pl.DataFrame()
+        write_kept(folder, name, kept_of(found, ran.made(engine)), rows)
+
+
+def compare(path: Path, judged: Sequence[Judged]) -> None:
+    """Exit with `DIFFERENT` if verdicts differ from the file."""
+    changed = changed_verdicts(path, judged)
+    if changed:
+        print(
+            *changed,
+            f"verdicts differ from {path}: find out why; `make differences` rewrites it",
+            sep="\n",
+            file=sys.stderr,
+        )
+        raise typer.Exit(DIFFERENT)
+
+
+def _judge(
+    claim: Claim, readings: Mapping[str, Claim], scale: Scale, results: Mapping[str, Results]
+) -> Judged:
+    primary, *others = readings
+    found = {name: read.judge(results[name]) for name, read in readings.items()}
+    cells = len({cell for part in results.values() for cell in part.cells})
+    return Judged(
+        claim, found[primary], claim.scaling(scale), cells, {name: found[name] for name in others}
+    )
