@@ -105,6 +105,72 @@ fn a_film_over_ontempo_arrives_as_in_the_simulator() {
     }
 }
 
+/// When the frames were sent that arrived, and those that did not, in seconds, in each world; the sender's
+/// address changes at 2.2 s.
+fn with_another_address(name: &str, transport: &str, options: &[&str]) -> [[Vec<f64>; 2]; 2] {
+    let text = FILM.replace("TRANSPORT", transport);
+    let text = text.replace("stop =", "address-changes = [\"2.2 s\"]\nstop =");
+    let place = Place::new(&format!("address-{name}"), &text);
+    let run = run_name(&place);
+    let mut arguments = vec!["emulate", "s.toml", "--out", "emulate", "--name", &run];
+    arguments.extend(options);
+    place.run(&arguments).succeeds();
+    place.run(&["simulate", "s.toml", "--out", "simulate"]).succeeds();
+    ["emulate", "simulate"].map(|world| {
+        let frames = table(&place, world, "frames");
+        let column =
+            |name| frames.column_by_name(name).expect("a column").as_primitive::<Float64Type>();
+        let (sent, latency) = (column("sent_s"), column("latency_s"));
+        [true, false].map(|arrived| {
+            let rows = (0..frames.num_rows()).filter(|row| latency.is_valid(*row) == arrived);
+            rows.map(|row| sent.value(row)).collect()
+        })
+    })
+}
+
+#[test]
+fn a_film_over_udp_and_ontempo_goes_on_from_another_address_in_both_worlds() {
+    if can_emulate() {
+        let ontempo = r#"kind = "ontempo", latency = "200 ms""#;
+        for (name, transport, options) in [
+            ("udp", r#"kind = "udp""#, &[][..]),
+            ("ontempo", ontempo, &[]),
+            ("ontempo6", ontempo, &["--ipv6"]),
+        ] {
+            for [arrived, lost] in with_another_address(name, transport, options) {
+                let after = |times: &[f64]| times.iter().filter(|sent| **sent > 2.3).count();
+                assert!(after(&arrived) > 25, "{name}: {arrived:?}");
+                assert_eq!(after(&lost), 0, "{name}: {lost:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_film_over_tcp_ends_when_its_senders_address_changes_in_both_worlds() {
+    if can_emulate() {
+        let transport = r#"kind = "tcp", congestion = "cubic""#;
+        for (name, options) in [("tcp", &[][..]), ("tcp6", &["--ipv6"])] {
+            for [arrived, lost] in with_another_address(name, transport, options) {
+                assert!(arrived.iter().any(|sent| *sent < 2.1), "{name}: {arrived:?}");
+                assert!(arrived.iter().all(|sent| *sent < 2.25), "{name}: {arrived:?}");
+                assert!(lost.iter().all(|sent| *sent > 2.1) && lost.len() > 25, "{name}: {lost:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_film_over_rist_goes_on_from_another_address_in_both_worlds() {
+    if can_emulate() && require_programs(&["ristsender", "ristreceiver"]) {
+        let transport = r#"kind = "rist", buffer = "500 ms""#;
+        for [arrived, lost] in with_another_address("rist", transport, &[]) {
+            assert!(arrived.iter().any(|sent| *sent > 2.8), "{arrived:?}");
+            assert!(lost.iter().all(|sent| *sent < 2.3), "{lost:?}");
+        }
+    }
+}
+
 #[test]
 fn a_program_that_is_missing_is_an_error_with_its_package() {
     for (kind, package) in [("srt", "srt-tools"), ("rist", "rist-tools")] {

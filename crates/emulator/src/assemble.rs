@@ -152,7 +152,7 @@ fn agent(
     let random = RandomStream::new(options.seed, &format!("flow {name} application"));
     let stop = flow.stop.unwrap_or(Time::NEVER);
     if let Some(film) = film
-        && let Some(way) = film_way(&group.transport, namespaces, options.version, number)
+        && let Some(way) = film_way(group, namespaces, options.version, number)
             .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?
     {
         let film = FilmFlow::new(way, Arc::clone(film), (flow.start, stop));
@@ -192,7 +192,7 @@ fn agent(
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
             let payload = udp_payload(*packet, options.version);
             let sockets =
-                udp_sockets(namespaces, options.version, number, ecn_of(&group.transport))
+                udp_sockets(namespaces, options.version, number, group)
                     .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
             let source = source(group, flow.start, *packet, Bytes::ZERO, random);
             let sizes = (packet.get(), payload as usize);
@@ -296,14 +296,14 @@ fn tcp_sockets(
 
 /// How a film in datagrams is carried; `None` over TCP.
 fn film_way(
-    transport: &Transport,
+    group: &FlowGroup,
     namespaces: &Namespaces,
     version: Version,
     flow: usize,
 ) -> io::Result<Option<Way>> {
-    let name = match transport {
+    let name = match &group.transport {
         Transport::Udp { .. } => {
-            let sockets = udp_sockets(namespaces, version, flow, ecn_of(transport))?;
+            let sockets = udp_sockets(namespaces, version, flow, group)?;
             stamp_arrivals(sockets.sink.as_fd(), FILM_BUFFER)?;
             return Ok(Some(Way { sockets, to: None, name: ("udp", None) }));
         }
@@ -312,7 +312,7 @@ fn film_way(
         Transport::Ontempo(spec) => ("ontempo", Some(spec.congestion.clone())),
         _ => return Ok(None),
     };
-    let carrier = carrier(transport, flow, version).map_err(io::Error::other)?;
+    let carrier = carrier(&group.transport, flow, version).map_err(io::Error::other)?;
     let Some(Carrier { ports, .. }) = carrier else { return Ok(None) };
     let source = made(namespaces, End::source(flow), || {
         // Not connected: what the program does not take yet would else make the next call fail.
@@ -341,14 +341,18 @@ fn udp_sockets(
     namespaces: &Namespaces,
     version: Version,
     flow: usize,
-    ecn: u32,
+    group: &FlowGroup,
 ) -> io::Result<UdpSockets> {
+    let ecn = ecn_of(&group.transport);
     let (from, to) = (End::source(flow), End::sink(flow));
     let sink = made(namespaces, to, || {
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
         socket.set_recv_buffer_size(UNSENT as usize * 16)?;
         socket.bind(&address(to, version, PORT))?;
-        socket.connect(&address(from, version, PORT))?;
+        // A connected socket takes nothing from another address.
+        if group.address_changes.is_empty() {
+            socket.connect(&address(from, version, PORT))?;
+        }
         Ok(socket)
     })?;
     let source = made(namespaces, from, || {

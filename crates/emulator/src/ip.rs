@@ -8,6 +8,7 @@ const ECN: u8 = 0b11;
 const CONGESTION_EXPERIENCED: u8 = 0b11;
 
 const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
 
@@ -87,6 +88,59 @@ pub(crate) fn mark(packet: &mut [u8]) {
     }
 }
 
+/// Whether the address of a packet's sender, or of its destination, is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    From,
+    To,
+}
+
+/// Gives `packet`, which has passed [`ends`], another address, as a NAT does: the checksums of IPv4, TCP
+/// and UDP follow (RFC 1624).
+pub(crate) fn set_address(packet: &mut [u8], which: Which, end: End) {
+    let second = usize::from(which == Which::To);
+    let (at, protocol, transport) = match packet[0] >> 4 {
+        4 => (12 + 4 * second, packet[9], usize::from(packet[0] & 0xf) * 4),
+        // All but the last four bytes of our addresses of IPv6 are the same.
+        _ => (8 + 16 * second + 12, packet[6], V6_HEADER),
+    };
+    let Some(old) = word(packet, at) else { return };
+    let new = match packet[0] >> 4 {
+        4 => u32::from(end.v4()),
+        _ => u32::from_be_bytes(std::array::from_fn(|place| end.v6().octets()[12 + place])),
+    };
+    packet[at..at + 4].copy_from_slice(&new.to_be_bytes());
+    if packet[0] >> 4 == 4 {
+        adjust(packet, 10, old, new);
+        // Only the first fragment has a transport header.
+        if u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0 {
+            return;
+        }
+    }
+    match protocol {
+        PROTOCOL_TCP => adjust(packet, transport + 16, old, new),
+        // A datagram of IPv4 may have no checksum: zero.
+        PROTOCOL_UDP if packet.get(transport + 6..transport + 8) != Some(&[0, 0]) => {
+            adjust(packet, transport + 6, old, new);
+            if packet.get(transport + 6..transport + 8) == Some(&[0, 0]) {
+                packet[transport + 6..transport + 8].fill(0xff);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The checksum at `at` after a word that it covers has changed.
+fn adjust(packet: &mut [u8], at: usize, old: u32, new: u32) {
+    let Some(&[high, low]) = packet.get(at..at + 2) else { return };
+    let halves = |word: u32| (word >> 16) + (word & 0xffff);
+    let mut sum = u32::from(!u16::from_be_bytes([high, low])) + halves(!old) + halves(new);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    packet[at..at + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+}
+
 /// Gives the payload of `packet`, which has passed [`ends`], a bit error, so that its receiver's
 /// checksum fails. A bit of the last byte: `place` chooses which, so that errors of different links
 /// do not cancel.
@@ -156,6 +210,74 @@ mod tests {
         }
         assert!(is_l4s(&v4(0b01)) && !is_l4s(&v4(0b10)) && !is_l4s(&v4(0)));
         assert!(!is_ecn_capable(&v4(0xb8)));
+    }
+
+    #[test]
+    fn checksums_are_right_after_another_address() {
+        // Of the pseudo header, the transport header and what follows.
+        let transport_holds = |packet: &[u8], addresses: std::ops::Range<usize>, from: usize| {
+            let length = (packet.len() - from) as u16;
+            let protocol = if addresses.start == 12 { packet[9] } else { packet[6] };
+            let mut all = packet[addresses].to_vec();
+            all.extend([0, protocol]);
+            all.extend(length.to_be_bytes());
+            all.extend(&packet[from..]);
+            let words = all.chunks(2);
+            let sum: u32 = words
+                .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+                .sum();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            (sum & 0xffff) + (sum >> 16) == 0xffff
+        };
+        // A right checksum is what makes the sum right: found by adjusting a zero.
+        let close = |packet: &mut Vec<u8>, addresses: std::ops::Range<usize>, from, at: usize| {
+            for checksum in 0..=u16::MAX {
+                packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+                if transport_holds(packet, addresses.clone(), from) {
+                    return;
+                }
+            }
+            panic!("no checksum is right");
+        };
+        let source = End::of_number(2).expect("an end");
+        for (protocol, field) in [(PROTOCOL_TCP, 16), (PROTOCOL_UDP, 6)] {
+            let mut packet = v4(0);
+            packet[9] = protocol;
+            let sum: u32 = packet[..20].chunks(2).map(|p| u32::from(p[0]) << 8 | u32::from(p[1])).sum();
+            let sum = sum - u32::from(packet[10]) * 256 - u32::from(packet[11]);
+            let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            close(&mut packet, 12..20, 20, 20 + field);
+            for times in [1, 2, 100] {
+                set_address(&mut packet, Which::From, source.changed(times));
+                let seen = ends(&packet).expect("of ours").from;
+                assert_eq!((seen, seen.changes()), (source.changed(times), times));
+                assert_eq!(seen.changed(0), source);
+                assert!(checksum_holds(&packet[..20]) && transport_holds(&packet, 12..20, 20));
+            }
+            let before = packet.clone();
+            set_address(&mut packet, Which::To, source.changed(7));
+            set_address(&mut packet, Which::To, End::of_number(3).expect("an end"));
+            assert_eq!(packet, before, "there and back");
+
+            let mut packet = vec![0x60, 0, 0, 0, 0, 20, protocol, 64];
+            for end in [source, source.peer()] {
+                packet.extend(end.v6().octets());
+            }
+            packet.extend([0, 80, 0, 81, 0, 20, 0, 9, 0, 0, 0, 5, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+            close(&mut packet, 8..40, 40, 40 + field);
+            set_address(&mut packet, Which::From, source.changed(3));
+            assert_eq!(ends(&packet).map(|ends| ends.from), Some(source.changed(3)));
+            assert!(transport_holds(&packet, 8..40, 40));
+        }
+        let mut without = v4(0);
+        without[9] = PROTOCOL_UDP;
+        without[26..28].fill(0);
+        set_address(&mut without, Which::From, source.changed(1));
+        assert_eq!(without[26..28], [0, 0], "no checksum stays none");
+        for length in 20..40 {
+            set_address(&mut v4(0)[..length], Which::To, source);
+        }
     }
 
     #[test]

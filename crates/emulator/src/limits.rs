@@ -119,7 +119,14 @@ pub(crate) fn check_fields(scenario: &Scenario, version: Version) -> Result<(), 
     {
         problems.push((FieldPath::root("topology").key("links"), "there is none".to_owned()));
     }
+    let kernel_routes = scenario.emulation.routers == Routers::Kernel;
     for (name, group) in &scenario.flows {
+        if kernel_routes && !group.address_changes.is_empty() {
+            let why = "routers of the kernel have no routes to addresses that come later; leave out \
+                       emulation.routers";
+            let path = FieldPath::root("flows").key(name).key("address-changes");
+            problems.push((path, why.to_owned()));
+        }
         let found = of_group(group, version);
         problems.extend(found.into_iter().map(|(fields, why)| {
             let path = FieldPath::root("flows").key(name);

@@ -15,7 +15,7 @@ use ontempo_network::{Departure, DropReason, Dropped, Fate, LinkStatistics, Queu
 use ontempo_runtime::LinkTotals;
 use ontempo_scenario::Layout;
 
-use crate::ip::{self, Ends};
+use crate::ip::{self, Ends, Which};
 use crate::numbering::Numbering;
 use crate::routes::Routes;
 use crate::trace::Tap;
@@ -107,6 +107,8 @@ pub(crate) struct Network {
     routes: Routes,
     /// Group of each flow.
     groups: Vec<u32>,
+    /// For each flow, when the address of its source changes, in ascending order.
+    address_changes: Vec<Vec<Time>>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     pushed: u64,
     packets: Vec<Packet>,
@@ -147,6 +149,7 @@ impl Network {
             elements,
             routes,
             groups: layout.flows.iter().map(|flow| flow.group as u32).collect(),
+            address_changes: layout.flows.iter().map(|flow| flow.address_changes.clone()).collect(),
             events: BinaryHeap::new(),
             pushed: 0,
             packets: Vec::new(),
@@ -208,7 +211,8 @@ impl Network {
                 return none_or_error;
             }
         }
-        let ends = ip::ends(&packet.bytes);
+        let seen = ip::ends(&packet.bytes);
+        let ends = seen.map(|ends| Ends { from: ends.from, to: ends.to.changed(0) });
         match self.routes.of(interface, ends) {
             Some(route) => self.enter(now, handle, ends, route),
             None => {
@@ -245,7 +249,41 @@ impl Network {
                     numbering.number(first, &packet.bytes, packet.is_data);
             }
         }
+        let changes = self.changes(packet_flow(ends, flows), now);
+        if changes > 0
+            && let Some(ends) = ends
+            && !ends.from.is_sink()
+        {
+            let packet = &mut self.packets[handle as usize];
+            ip::set_address(&mut packet.bytes, Which::From, ends.from.changed(changes));
+        }
         self.push(now, Event::Packet(handle));
+    }
+
+    /// How often the address of a flow's source has changed.
+    fn changes(&self, flow: usize, now: Time) -> u8 {
+        let changes = self.address_changes.get(flow);
+        let before = changes.map_or(0, |changes| changes.partition_point(|at| *at <= now));
+        // A scenario has at most 100.
+        u8::try_from(before).unwrap_or(u8::MAX)
+    }
+
+    /// Gives a packet for a flow's source, which has arrived there, the address that the source itself
+    /// knows; false if it was sent to an address that is no longer the source's.
+    fn translate_back(&mut self, now: Time, handle: u32) -> bool {
+        let packet = &self.packets[handle as usize];
+        let flow = packet.flow as usize;
+        if packet.is_data || self.address_changes.get(flow).is_none_or(Vec::is_empty) {
+            return true;
+        }
+        let changes = self.changes(flow, now);
+        let packet = &mut self.packets[handle as usize];
+        let Some(ends) = ip::ends(&packet.bytes) else { return true };
+        if ends.to.changes() != changes {
+            return false;
+        }
+        ip::set_address(&mut packet.bytes, Which::To, ends.to.changed(0));
+        true
     }
 
     /// Processes everything due by `now`; packets that reach a host are passed to `deliver`.
@@ -286,6 +324,11 @@ impl Network {
         let packet = &mut self.packets[handle as usize];
         let route = self.routes.get(packet.route);
         let Some(&link) = route.links.get(packet.step as usize) else {
+            if !self.translate_back(now, handle) {
+                return self.lose(handle);
+            }
+            let packet = &self.packets[handle as usize];
+            let route = self.routes.get(packet.route);
             if let Some(counts) = self.counts.get_mut(packet.flow as usize)
                 && packet.is_arriving
             {
@@ -481,6 +524,11 @@ impl Network {
         };
         self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one))).collect()
     }
+}
+
+/// The flow between these ends; `flows`, which is none, for others.
+fn packet_flow(ends: Option<Ends>, flows: usize) -> usize {
+    ends.filter(|ends| ends.from.flow() == ends.to.flow()).map_or(flows, |ends| ends.from.flow())
 }
 
 fn waiting(element: &mut Element, now: Time) -> u64 {

@@ -16,6 +16,9 @@ const FIRST: u32 = 2;
 /// The number of the first router's interface, beyond all flows' ends.
 const FIRST_OF_ROUTERS: u32 = 1 << 16;
 
+/// From one of a source's addresses to that after a change: beyond all other numbers.
+const CHANGED: u32 = 1 << 17;
+
 /// What has an address: where a flow begins or ends, or a router's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End(u32);
@@ -34,6 +37,17 @@ impl End {
     /// A router's interface to link `link`.
     pub fn router(link: usize) -> Self {
         Self(FIRST_OF_ROUTERS + link as u32)
+    }
+
+    /// The same end after its address has changed so often, at most 100 times.
+    pub fn changed(self, times: u8) -> Self {
+        Self(self.0 % CHANGED + u32::from(times) * CHANGED)
+    }
+
+    /// How often the end's address had changed when it got this one.
+    pub fn changes(self) -> u8 {
+        // Of 24 bits, 7 are left.
+        (self.0 / CHANGED) as u8
     }
 
     /// The end with this address number; `None` if there is none.

@@ -207,7 +207,7 @@ fn names_that_need_quotes_are_shown_in_them() {
     assert_eq!(
         video("[flows.video]\n", "[flows.\"my flows\"]\nx = 1\n"),
         "s.toml:17: flows.\"my flows\".x: unknown field; known fields: `count`, `from`, `to`, \
-         `application`, `transport`, `start`, `stop`, `playout`"
+         `application`, `transport`, `start`, `stop`, `address-changes`, `playout`"
     );
 }
 

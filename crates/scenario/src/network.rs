@@ -84,4 +84,6 @@ pub struct LaidFlow {
     /// From when on it sends nothing new: a moment of the run, as `start` is; `None` where it
     /// sends to the end.
     pub stop: Option<Time>,
+    /// When the address of its sender changes, in ascending order.
+    pub address_changes: Vec<Time>,
 }

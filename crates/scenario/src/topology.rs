@@ -93,6 +93,7 @@ impl<'a> Builder<'a> {
         let (from, to) = self.backbone.ends(group).map_err(|_| unreachable())?;
         let forward = self.backbone.route(from, to).ok_or_else(unreachable)?;
         let reverse = self.backbone.route(to, from).ok_or_else(unreachable)?;
+        let at = |times: &[Duration]| times.iter().map(|time| Time::ZERO + *time).collect();
         let place = self.layout.groups.len();
         self.layout.groups.push(name.to_owned());
         self.layout.flows.reserve(group.count as usize);
@@ -105,6 +106,7 @@ impl<'a> Builder<'a> {
                 reverse: Vec::with_capacity(reverse.len() + 2),
                 start: self.start(&flow_name, &group.start),
                 stop: group.stop.map(|stop| Time::ZERO + stop),
+                address_changes: at(&group.address_changes),
             };
             let access = self.hosts(&flow_name, from, to);
             flow.forward.extend(access.map(|hosts| hosts.leave_source));

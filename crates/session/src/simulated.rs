@@ -35,11 +35,23 @@ const MAX_NUMBERS: usize = 4096;
 /// From one report of the receiver to the next.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-const SENDER: SocketAddr = address(1);
-const RECEIVER: SocketAddr = address(2);
+/// The number of the receiver's network; those of the sender's addresses come after it.
+const RECEIVER_NETWORK: u8 = 0;
+const RECEIVER: SocketAddr = in_network(RECEIVER_NETWORK);
 
-const fn address(host: u8) -> SocketAddr {
-    SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 4433))
+const fn in_network(number: u8) -> SocketAddr {
+    SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::new(10, 0, number, 1), 4433))
+}
+
+/// The sender's address after so many changes.
+const fn sender(changes: u8) -> SocketAddr {
+    in_network(changes.saturating_add(RECEIVER_NETWORK + 1))
+}
+
+/// The number of changes after which the sender has this address.
+const fn changes_of(address: SocketAddr) -> u8 {
+    let SocketAddr::V4(address) = address else { return 0 };
+    address.ip().octets()[2].saturating_sub(RECEIVER_NETWORK + 1)
 }
 
 /// How the stream is sent.
@@ -85,6 +97,8 @@ pub struct Datagram {
     pub data: Vec<u8>,
     /// ECN-capable.
     pub is_ecn_capable: bool,
+    /// Of the receiver's: to which address of the sender, as the number of changes before it.
+    pub to: u8,
 }
 
 /// A unit that waits for its connection or for room in its flow.
@@ -135,7 +149,8 @@ impl Side {
                     let segment = transmit.segment.unwrap_or(transmit.size).max(1);
                     for data in self.scratch[..transmit.size].chunks(segment) {
                         let is_ecn_capable = transmit.ecn.is_some();
-                        self.out.push_back(Datagram { data: data.to_vec(), is_ecn_capable });
+                        let (data, to) = (data.to_vec(), changes_of(transmit.destination));
+                        self.out.push_back(Datagram { data, is_ecn_capable, to });
                     }
                 }
                 Poll::WaitUntil(at) => {
@@ -247,11 +262,19 @@ impl Stream {
         self.work(now);
     }
 
-    /// A datagram reaches an end. `is_marked`: with CE.
-    pub fn receive(&mut self, now: Time, end: End, datagram: Vec<u8>, is_marked: bool) {
+    /// A datagram reaches an end. `is_marked`: with CE. `changes`: how often the sender's address had
+    /// changed when it sent the datagram, 0 to 200; of no meaning where it is the sender that receives.
+    /// The driver drops what the receiver has sent to an address that is no longer the sender's.
+    pub fn receive(
+        &mut self,
+        now: Time,
+        (end, changes): (End, u8),
+        datagram: Vec<u8>,
+        is_marked: bool,
+    ) {
         let (side, from) = match end {
             End::Sender => (0, RECEIVER),
-            End::Receiver => (1, SENDER),
+            End::Receiver => (1, sender(changes)),
         };
         let ecn = if is_marked { EcnCodepoint::Ce } else { EcnCodepoint::Ect0 };
         let source = Source { remote: from, local: None, ecn: Some(ecn) };

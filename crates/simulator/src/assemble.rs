@@ -35,7 +35,7 @@ use ontempo_session::simulated::StreamOptions;
 use ontempo_transport::Reliability;
 
 use crate::agents::{
-    Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain,
+    AddressChanges, Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain,
     Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
 };
 use crate::custom::CustomLaws;
@@ -171,6 +171,7 @@ fn agent(
     };
     if let (Some(film), Some(ends)) = (&film, ends) {
         let carried = Carried::new((number, route, back), film.clone(), (flow.start, stop), ends);
+        let carried = carried.with_address_changes(&flow.address_changes);
         return Ok(Agent::Carried(Box::new(carried)));
     }
     let source = |packet: Bytes, headers: Bytes| match &film {
@@ -218,7 +219,7 @@ fn agent(
                 RttEstimator::new(rto_parameters(tcp)),
                 Extensions::new(extension_settings(tcp, is_rate_based)),
             );
-            Agent::Tcp(Tcp::new(
+            let flow_of_tcp = Tcp::new(
                 (number, route, back),
                 sender_settings(tcp, stop, is_rate_based),
                 source,
@@ -226,7 +227,9 @@ fn agent(
                 ack_policy(tcp.ack, (tcp.packet - headers).get()),
                 tcp.correct_self_induced_delay,
                 receiver(tcp.packet - headers),
-            ))
+            );
+            let changes = AddressChanges::new(&flow.address_changes);
+            Agent::Tcp(flow_of_tcp.with_address_changes(changes))
         }
         Transport::Adu(spec) => Agent::Adu(Box::new(Adu::new(
             (number, route, back),

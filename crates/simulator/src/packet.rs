@@ -180,6 +180,18 @@ impl Packet {
         self.blocks[0].end == 0 && self.blocks[1].end == 1
     }
 
+    /// Marks an ACK of TCP as a reset (RST): the second block is there without the first, as in a SYN.
+    pub(crate) fn set_reset(&mut self) {
+        self.blocks[0] = RelativeBlock::default();
+        self.blocks[1] = RelativeBlock { start: 0, end: 2 };
+        self.marks.leave_out();
+    }
+
+    /// Whether a packet of TCP is a reset.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.marks.ack && self.blocks[0].end == 0 && self.blocks[1].end == 2
+    }
+
     /// Its SACK blocks and their number.
     pub(crate) fn blocks(&self) -> ([SackBlock; MAX_BLOCKS], usize) {
         let count = self.blocks.iter().take_while(|block| block.end > 0).count();

@@ -1,5 +1,6 @@
 //! Films over simulated networks: what a viewer sees of them, by transport.
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
@@ -42,10 +43,29 @@ fn scenario(transport: &str, link: &str) -> String {
 }
 
 fn run(transport: &str, link: &str, seed: u64) -> Results {
-    let text = scenario(transport, link);
-    let scenario = ontempo_scenario::parse(&text, "film.toml").expect("it is valid");
+    run_text(&scenario(transport, link), seed)
+}
+
+fn run_text(text: &str, seed: u64) -> Results {
+    let scenario = ontempo_scenario::parse(text, "film.toml").expect("it is valid");
     let simulation = Simulation::new(&scenario, seed).expect("it can be set up");
     simulation.run(&Control::default()).expect("nobody cancels it")
+}
+
+/// When the frames were sent that arrived, and those that did not, in seconds, as the sender's address
+/// changes at `changes`.
+fn sent_with_changes(transport: &str, changes: &str) -> [Vec<f64>; 2] {
+    let text = scenario(transport, CLEAN);
+    let text = text.replace("stop =", &format!("address-changes = [{changes}]\nstop ="));
+    let results = run_text(&text, 1);
+    let frames = &results.table("frames").expect("it is written").batch;
+    let column = |name| frames.column_by_name(name).expect("a column").as_primitive::<Float64Type>();
+    let (sent, latency) = (column("sent_s"), column("latency_s"));
+    let of = |arrived: bool| {
+        let rows = (0..frames.num_rows()).filter(|row| latency.is_valid(*row) == arrived);
+        rows.map(|row| sent.value(row)).collect()
+    };
+    [of(true), of(false)]
 }
 
 /// A column of the table of films, of its row of 400 or 600 ms.
@@ -126,4 +146,58 @@ fn adus_bring_every_picture_and_those_in_order_bring_them_later() {
     // A picture that waits for those it needs could not be decoded before them.
     assert_eq!(partial.1, out_of_order.1);
     assert!(partial.2 >= out_of_order.2);
+}
+
+#[test]
+fn udp_and_ontempo_go_on_from_another_address() {
+    for transport in [
+        r#"kind = "udp""#,
+        r#"kind = "ontempo", latency = "300 ms""#,
+        r#"kind = "ontempo", latency = "300 ms", congestion = "cubic""#,
+    ] {
+        for changes in [r#""8 s""#, r#""4 s", "4.1 s", "8 s", "15 s""#] {
+            let [arrived, lost] = sent_with_changes(transport, changes);
+            assert!(arrived.len() > 850, "{transport}: {}", arrived.len());
+            assert!(lost.is_empty(), "{transport}, {changes}: {lost:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tcp_connection_ends_when_its_senders_address_changes() {
+    for more in ["", r#", profile = "ns-2""#] {
+        let transport = format!(r#"kind = "tcp", congestion = "cubic", packet = "1500 B"{more}"#);
+        let [arrived, lost] = sent_with_changes(&transport, r#""8 s""#);
+        assert!(arrived.iter().all(|sent| *sent < 8.0), "{arrived:?}");
+        assert!(lost.iter().all(|sent| *sent > 7.9), "{lost:?}");
+        assert!(!arrived.is_empty() && lost.len() > 550);
+    }
+    // The reset comes back a round trip after the first segment: what is sent until then is in flight.
+    let text = scenario(r#"kind = "tcp", congestion = "cubic", packet = "1500 B""#, CLEAN);
+    let text = text.replace("stop =", "address-changes = [\"8 s\"]\nstop =");
+    let results = run_text(&text, 1);
+    let flows = &results.table("flows").expect("it is written").batch;
+    let count = |name| {
+        flows.column_by_name(name).expect("a column").as_primitive::<UInt64Type>().value(0) as f64
+    };
+    let beyond = count("sent_packets") - media(&results, "media_bytes", 0) / 1460.0;
+    assert!(beyond < 200.0, "{beyond} packets more than arrived");
+    assert_eq!(count("timeouts"), 0.0, "it is over before a timer expires");
+}
+
+#[test]
+fn srt_connects_again_from_another_address_after_five_seconds() {
+    let [arrived, lost] = sent_with_changes(r#"kind = "srt", latency = "300 ms""#, r#""8 s""#);
+    assert!(lost.iter().all(|sent| (7.9..13.8).contains(sent)), "{lost:?}");
+    assert!(arrived.iter().all(|sent| !(8.1..13.0).contains(sent)), "{arrived:?}");
+    assert!(arrived.iter().any(|sent| *sent > 19.0));
+}
+
+#[test]
+fn rist_repairs_what_comes_before_the_new_address_has_named_itself() {
+    let [arrived, lost] = sent_with_changes(r#"kind = "rist", buffer = "1000 ms""#, r#""8 s""#);
+    assert!(arrived.len() > 850 && lost.is_empty(), "{lost:?}");
+    // The buffer is too short for that.
+    let [_, lost] = sent_with_changes(r#"kind = "rist", buffer = "110 ms""#, r#""8 s""#);
+    assert!(!lost.is_empty() && lost.iter().all(|sent| (7.8..8.6).contains(sent)), "{lost:?}");
 }

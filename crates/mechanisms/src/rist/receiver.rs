@@ -83,6 +83,14 @@ impl RistReceiver {
         self.run_loop(now);
     }
 
+    /// What arrives from now on comes from another address, and so from a new peer: its media is taken
+    /// into the flow once it has named itself (rist-common.c, `rist_peer_recv`,
+    /// `rist_receiver_rtcp_authenticate`). What the receiver sends goes to it alone here; librist also
+    /// sends to the old one, until that is forgotten.
+    pub fn on_new_address(&mut self) {
+        self.peer = None;
+    }
+
     /// The next packet to send now.
     pub fn poll_transmit(&mut self, _now: Time) -> Option<RistPacket> {
         self.outbox.pop_front()

@@ -231,6 +231,10 @@ pub(super) fn group(name: &str, group: &FlowGroup) -> String {
     if let Some(stop) = group.stop {
         text += &format!(", stopping at {stop}");
     }
+    if let [first, more @ ..] = &group.address_changes[..] {
+        text += &format!(", with another address from {first} on");
+        text.extend(more.iter().map(|at| format!(", and again from {at} on")));
+    }
     if !group.playout.is_empty() {
         let delays: Vec<String> = group.playout.iter().map(Duration::to_string).collect();
         text += &format!("; played out after {}", delays.join(", "));

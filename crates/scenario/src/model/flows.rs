@@ -32,6 +32,12 @@ pub struct FlowGroup {
     /// When they stop sending; at the end where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Duration>,
+    /// When the address that the receivers see of these flows' senders changes, as a NAT rebinding
+    /// changes it (RFC 9000, section 9): what a sender sends from then on has a new address, and what
+    /// is sent to an old one is lost. The sender's host does not notice. In ascending order, each
+    /// after the start and before the end of the run; at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub address_changes: Vec<Duration>,
     /// Start-up delays for which late units are counted (`cbr` only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub playout: Vec<Duration>,

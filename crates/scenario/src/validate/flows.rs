@@ -20,11 +20,14 @@ const MIN_TCP: Bytes = Bytes::new(41);
 pub(super) const MIN_UDP: Bytes = Bytes::new(29);
 /// What IP's length field holds.
 const MAX_PACKET: Bytes = Bytes::new(65_535);
+/// The most changes of a sender's address.
+const MAX_ADDRESS_CHANGES: usize = 100;
 /// RFC 5681, section 4.2.
 const MAX_ACK_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn group(
     group: &FlowGroup,
+    duration: Duration,
     controllers: &CustomNames,
     path: &FieldPath,
     findings: &mut Findings,
@@ -94,6 +97,7 @@ pub(super) fn group(
     let what = "only a `cbr` application has units that are played out";
     findings.require(group.playout.is_empty() || is_cbr, &path.key("playout"), what);
     times(group, path, findings);
+    address_changes(group, duration, path, findings);
 }
 
 fn times(group: &FlowGroup, path: &FieldPath, findings: &mut Findings) {
@@ -109,6 +113,59 @@ fn times(group: &FlowGroup, path: &FieldPath, findings: &mut Findings) {
     };
     if let Some(stop) = group.stop.filter(|stop| *stop <= latest) {
         findings.add(&path.key("stop"), format!("{stop} is not after the start, {latest}"));
+    }
+}
+
+/// Changes of the sender's address: after its start, while it sends, each after the one before.
+fn address_changes(
+    group: &FlowGroup,
+    duration: Duration,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
+    let changes = &group.address_changes;
+    if changes.is_empty() {
+        return;
+    }
+    let path = path.key("address-changes");
+    if changes.len() > MAX_ADDRESS_CHANGES {
+        let what = format!(
+            "{} changes of an address are too many; at most {MAX_ADDRESS_CHANGES} will do",
+            changes.len()
+        );
+        return findings.add(&path, what);
+    }
+    if let Transport::Adu(_) | Transport::Spaced { .. } = group.transport {
+        let what = "no document says what this transport does when its sender's address changes; \
+                    leave it out, or write another transport, such as { kind = \"udp\" }";
+        findings.add(&path, what);
+    }
+    let latest = match group.start {
+        Start::At(start) => start,
+        Start::Between { high, .. } => high,
+    };
+    let mut before = latest;
+    for (place, at) in changes.iter().enumerate() {
+        let path = path.index(place);
+        if place == 0 && *at <= latest {
+            let what = format!("{at} is not after the start of the flow, {latest}: there is no address yet");
+            findings.add(&path, what);
+        } else if place > 0 && *at <= before {
+            let what = format!("{at} is not after the change before it, {before}; write them in ascending order");
+            findings.add(&path, what);
+        }
+        match group.stop {
+            Some(stop) if *at >= stop => {
+                let what = format!("{at} is not before the flow's stop, {stop}: it sends nothing more");
+                findings.add(&path, what);
+            }
+            _ if *at >= duration => {
+                let what = format!("{at} is not before the end of the run, {duration}");
+                findings.add(&path, what);
+            }
+            _ => {}
+        }
+        before = *at;
     }
 }
 

@@ -130,7 +130,7 @@ impl Scenario {
         for (name, group) in &self.flows {
             let path = flows.key(name);
             findings.require(!name.is_empty(), &path, "a flow group needs a name");
-            flows::group(group, &self.controllers, &path, &mut findings);
+            flows::group(group, self.duration, &self.controllers, &path, &mut findings);
             if is_sound {
                 flows::route(group, &backbone, &path, &mut findings);
             }

@@ -673,3 +673,40 @@ fn requests_have_a_group_of_their_own_that_answers() {
          application = { kind = \"request\", of = \"video\" }"
     );
 }
+
+#[test]
+fn an_address_changes_while_its_sender_sends_and_in_order() {
+    let changes = |times: &str| video("count = 25", &format!("address-changes = [{times}]"));
+    let of = "s.toml:17: flows.video.address-changes";
+    assert_eq!(
+        changes("\"1 s\""),
+        format!("{of}[0]: 1 s is not after the start of the flow, 1 s: there is no address yet")
+    );
+    assert_eq!(
+        changes("\"9 s\", \"8 s\", \"8 s\", \"20 s\""),
+        format!(
+            "{of}[1]: 8 s is not after the change before it, 9 s; write them in ascending order\n\
+             {of}[2]: 8 s is not after the change before it, 8 s; write them in ascending order\n\
+             {of}[3]: 20 s is not before the end of the run, 20 s"
+        )
+    );
+    assert_eq!(
+        video("count = 25", "stop = \"9 s\"\naddress-changes = [\"9 s\"]"),
+        "s.toml:18: flows.video.address-changes[0]: 9 s is not before the flow's stop, 9 s: it sends \
+         nothing more"
+    );
+    assert!(changes("\"-1 s\"").starts_with(&format!("{of}[0]: ")), "{}", changes("\"-1 s\""));
+    let many: Vec<String> = (1..=101).map(|number| format!("\"{} ms\"", 1000 + number)).collect();
+    assert_eq!(
+        changes(&many.join(", ")),
+        format!("{of}: 101 changes of an address are too many; at most 100 will do")
+    );
+    let spaced = "{ kind = \"spaced\", spacing = \"1 ms\" }\naddress-changes = [\"8 s\"]";
+    assert_eq!(
+        transport(spaced),
+        "s.toml:20: flows.video.address-changes: no document says what this transport does when its \
+         sender's address changes; leave it out, or write another transport, such as { kind = \"udp\" }"
+    );
+    let fine = VIDEO.replace("count = 25", "address-changes = [\"8 s\", \"9 s\"]");
+    assert_eq!(scenario(&fine).layout(1).unwrap().flows[0].address_changes.len(), 2);
+}

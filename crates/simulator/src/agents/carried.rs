@@ -17,6 +17,7 @@ use ontempo_mechanisms::srt::SrtPacket;
 use ontempo_media::{Film, Sent};
 use ontempo_runtime::{FlowTotals, Showing};
 
+use super::addresses::AddressChanges;
 use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
@@ -61,14 +62,17 @@ pub(crate) struct Outgoing {
     /// Bytes on the wire, headers counted.
     pub(crate) size: u32,
     pub(crate) is_ecn_capable: bool,
+    /// Of a packet of the receiver: to which address of the sender, as the number of changes before it.
+    pub(crate) to: u8,
 }
 
 /// Both ends of a transport. After each call the other methods are polled until they have nothing more.
 pub(crate) trait Ends {
     /// The application gives the sender a datagram of its film.
     fn push(&mut self, now: Time, number: u64, datagram: &Sent, film: &Film);
-    /// A packet arrives at an end.
-    fn receive(&mut self, now: Time, end: End, payload: Payload, is_marked: bool);
+    /// A packet arrives at an end. `address`: of the sender, as the number of changes before it; the
+    /// packet comes from there, or was sent to it.
+    fn receive(&mut self, now: Time, end: (End, u8), payload: Payload, is_marked: bool);
     /// The network tells the sender that a packet of its own was lost.
     fn on_lost(&mut self, _: Payload) {}
     /// When [`handle_timeout`](Self::handle_timeout) is called next; [`Time::NEVER`] if not at all.
@@ -91,23 +95,25 @@ pub(crate) trait Ends {
 #[derive(Default)]
 struct UnderWay {
     first: u64,
-    packets: VecDeque<(Time, Option<Payload>)>,
+    packets: VecDeque<(Time, Option<(Payload, u8)>)>,
 }
 
 impl UnderWay {
-    fn add(&mut self, now: Time, payload: Payload) -> u64 {
-        let is_over =
-            |(sent, payload): &(Time, Option<Payload>)| payload.is_none() || *sent + KEPT < now;
+    /// `address`: of the sender.
+    fn add(&mut self, now: Time, payload: Payload, address: u8) -> u64 {
+        let is_over = |(sent, payload): &(Time, Option<(Payload, u8)>)| {
+            payload.is_none() || *sent + KEPT < now
+        };
         while self.packets.front().is_some_and(is_over) {
             self.packets.pop_front();
             self.first += 1;
         }
-        self.packets.push_back((now, Some(payload)));
+        self.packets.push_back((now, Some((payload, address))));
         self.first + self.packets.len() as u64 - 1
     }
 
-    /// What the packet carries; with `copies`, it may arrive again.
-    fn take(&mut self, number: u64, copies: bool) -> Option<Payload> {
+    /// What the packet carries, and the sender's address; with `copies`, it may arrive again.
+    fn take(&mut self, number: u64, copies: bool) -> Option<(Payload, u8)> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let (_, payload) = self.packets.get_mut(place)?;
         if copies { payload.clone() } else { payload.take() }
@@ -127,6 +133,8 @@ pub(crate) struct Carried {
     ends: Box<dyn Ends + Send>,
     under_way: [UnderWay; 2],
     copies: bool,
+    /// When the sender's address changes.
+    address_changes: AddressChanges,
     timer: LazyTimer,
     sent: u64,
     delivered: u64,
@@ -152,12 +160,19 @@ impl Carried {
             ends,
             under_way: Default::default(),
             copies: false,
+            address_changes: AddressChanges::default(),
             timer: LazyTimer::unset(),
             sent: 0,
             delivered: 0,
             wire: [0; 2],
             receiver,
         }
+    }
+
+    /// The sender's address changes at these times.
+    pub(crate) fn with_address_changes(mut self, changes: &[Time]) -> Self {
+        self.address_changes = AddressChanges::new(changes);
+        self
     }
 
     pub(crate) fn expect_copies(&mut self) {
@@ -171,15 +186,19 @@ impl Carried {
 
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         let way = usize::from(packet.marks.ack);
-        let Some(payload) = self.under_way[way].take(packet.number, self.copies) else { return };
+        let taken = self.under_way[way].take(packet.number, self.copies);
+        let Some((payload, address)) = taken else { return };
         self.delivered += u64::from(way == 0);
         let end = if way == 0 { End::Receiver } else { End::Sender };
-        self.ends.receive(now, end, payload, packet.marks.congestion);
+        if end == End::Sender && address != self.address_changes.before(now) {
+            return;
+        }
+        self.ends.receive(now, (end, address), payload, packet.marks.congestion);
         self.work(now, fabric);
     }
 
     pub(crate) fn on_lost(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
-        if let Some(payload) = self.under_way[0].take(packet.number, self.copies) {
+        if let Some((payload, _)) = self.under_way[0].take(packet.number, self.copies) {
             self.ends.on_lost(payload);
             self.work(now, fabric);
         }
@@ -218,7 +237,11 @@ impl Carried {
     fn transmit(&mut self, now: Time, fabric: &mut Fabric) {
         while let Some((end, outgoing)) = self.ends.poll_transmit(now) {
             let way = usize::from(end == End::Receiver);
-            let number = self.under_way[way].add(now, outgoing.payload);
+            let address = match end {
+                End::Sender => self.address_changes.before(now),
+                End::Receiver => outgoing.to,
+            };
+            let number = self.under_way[way].add(now, outgoing.payload, address);
             let mut packet = Packet::data(self.flow, self.routes[way], number, now, outgoing.size);
             packet.marks.ack = way == 1;
             packet.marks.set_ecn_capable(outgoing.is_ecn_capable);
@@ -260,9 +283,9 @@ mod tests {
         let mut under_way = UnderWay::default();
         let second = |seconds| Time::ZERO + Duration::from_secs(seconds);
         for number in 0..100 {
-            assert_eq!(under_way.add(second(number), Payload::Film(number)), number);
+            assert_eq!(under_way.add(second(number), Payload::Film(number), 0), number);
         }
-        assert!(matches!(under_way.take(50, false), Some(Payload::Film(50))));
+        assert!(matches!(under_way.take(50, false), Some((Payload::Film(50), 0))));
         assert!(under_way.take(50, false).is_none());
         assert!(under_way.take(3, false).is_none(), "forgotten");
         assert!(under_way.take(99, true).is_some() && under_way.take(99, true).is_some());

@@ -66,7 +66,7 @@ impl Ends for Adus {
         self.sender.offer(number + 1);
     }
 
-    fn receive(&mut self, now: Time, _: End, payload: Payload, _: bool) {
+    fn receive(&mut self, now: Time, _: (End, u8), payload: Payload, _: bool) {
         match payload {
             Payload::Adu(transmission) => self.on_arrival(transmission),
             Payload::AduAck(ack) => self.sender.on_ack(now, &ack),
@@ -95,7 +95,7 @@ impl Ends for Adus {
             let payload = Payload::AduAck(ack);
             return Some((
                 End::Receiver,
-                Outgoing { payload, size: ACK_SIZE, is_ecn_capable: false },
+                Outgoing { payload, size: ACK_SIZE, is_ecn_capable: false, to: 0 },
             ));
         }
         self.turn = Time::NEVER;
@@ -103,7 +103,7 @@ impl Ends for Adus {
             Next::Send(transmission) => {
                 let size = self.film.datagram(transmission.adu)?.size() as u32 + HEADERS;
                 let payload = Payload::Adu(transmission);
-                Some((End::Sender, Outgoing { payload, size, is_ecn_capable: false }))
+                Some((End::Sender, Outgoing { payload, size, is_ecn_capable: false, to: 0 }))
             }
             Next::At(turn) => {
                 self.turn = turn;

@@ -57,13 +57,19 @@ impl Ends for Ontempo {
         self.stream.push(now, &self.scratch);
     }
 
-    fn receive(&mut self, now: Time, end: End, payload: Payload, is_marked: bool) {
+    fn receive(
+        &mut self,
+        now: Time,
+        (end, address): (End, u8),
+        payload: Payload,
+        is_marked: bool,
+    ) {
         let Payload::Bytes(bytes) = payload else { return };
         let end = match end {
             End::Sender => simulated::End::Sender,
             End::Receiver => simulated::End::Receiver,
         };
-        self.stream.receive(now, end, bytes, is_marked);
+        self.stream.receive(now, (end, address), bytes, is_marked);
     }
 
     fn next_timeout(&self) -> Time {
@@ -81,8 +87,8 @@ impl Ends for Ontempo {
             simulated::End::Receiver => End::Receiver,
         };
         let size = datagram.data.len() as u32 + HEADERS;
-        let payload = Payload::Bytes(datagram.data);
-        Some((end, Outgoing { payload, size, is_ecn_capable: datagram.is_ecn_capable }))
+        let simulated::Datagram { data, is_ecn_capable, to } = datagram;
+        Some((end, Outgoing { payload: Payload::Bytes(data), size, is_ecn_capable, to }))
     }
 
     fn poll_delivery(&mut self, now: Time) -> Option<(u64, u64)> {

@@ -28,7 +28,7 @@ impl Ends for Plain {
         self.waiting.push_back((number, datagram.size() as u32 + HEADERS));
     }
 
-    fn receive(&mut self, _: Time, _: End, payload: Payload, _: bool) {
+    fn receive(&mut self, _: Time, _: (End, u8), payload: Payload, _: bool) {
         let Payload::Film(number) = payload else { return };
         if self.arrived.add(number) {
             self.delivered.push_back(number);
@@ -44,7 +44,7 @@ impl Ends for Plain {
     fn poll_transmit(&mut self, _: Time) -> Option<(End, Outgoing)> {
         let (number, size) = self.waiting.pop_front()?;
         let payload = Payload::Film(number);
-        Some((End::Sender, Outgoing { payload, size, is_ecn_capable: self.is_ecn_capable }))
+        Some((End::Sender, Outgoing { payload, size, is_ecn_capable: self.is_ecn_capable, to: 0 }))
     }
 
     fn poll_delivery(&mut self, _: Time) -> Option<(u64, u64)> {

@@ -10,12 +10,14 @@ use super::{End, Ends, Outgoing, Payload};
 pub(crate) struct Rist {
     sender: RistSender,
     receiver: RistReceiver,
+    /// The address from which the receiver's peer sends.
+    peer: u8,
 }
 
 impl Rist {
     pub(crate) fn new(start: Time, parameters: RistParameters) -> Self {
         let sender = RistSender::new(parameters, start);
-        Self { sender, receiver: RistReceiver::new(parameters, start) }
+        Self { sender, receiver: RistReceiver::new(parameters, start), peer: 0 }
     }
 }
 
@@ -26,11 +28,17 @@ impl Ends for Rist {
         self.sender.push(now, size, film.null_packets(datagram));
     }
 
-    fn receive(&mut self, now: Time, end: End, payload: Payload, _: bool) {
+    fn receive(&mut self, now: Time, (end, address): (End, u8), payload: Payload, _: bool) {
         let Payload::Rist(packet) = payload else { return };
         match end {
             End::Sender => self.sender.on_packet(now, &packet),
-            End::Receiver => self.receiver.on_packet(now, &packet),
+            End::Receiver => {
+                if address > self.peer {
+                    self.peer = address;
+                    self.receiver.on_new_address();
+                }
+                self.receiver.on_packet(now, &packet);
+            }
         }
     }
 
@@ -50,7 +58,7 @@ impl Ends for Rist {
         };
         let size = u32::try_from(packet.wire_size().get()).unwrap_or(u32::MAX);
         let payload = Payload::Rist(Box::new(packet));
-        Some((end, Outgoing { payload, size, is_ecn_capable: false }))
+        Some((end, Outgoing { payload, size, is_ecn_capable: false, to: self.peer }))
     }
 
     fn poll_delivery(&mut self, now: Time) -> Option<(u64, u64)> {

@@ -10,11 +10,14 @@ use super::{End, Ends, Outgoing, Payload};
 pub(crate) struct Srt {
     sender: SrtSender,
     receiver: SrtReceiver,
+    /// The sender's address that the receiver knows: of its connection, or of who asks for one.
+    caller: u8,
 }
 
 impl Srt {
     pub(crate) fn new(start: Time, parameters: SrtParameters) -> Self {
-        Self { sender: SrtSender::new(parameters, start), receiver: SrtReceiver::new(parameters) }
+        let (sender, receiver) = (SrtSender::new(parameters, start), SrtReceiver::new(parameters));
+        Self { sender, receiver, caller: 0 }
     }
 }
 
@@ -24,11 +27,17 @@ impl Ends for Srt {
         self.sender.push(now, Bytes::new(datagram.size() as u64));
     }
 
-    fn receive(&mut self, now: Time, end: End, payload: Payload, _: bool) {
+    fn receive(&mut self, now: Time, (end, address): (End, u8), payload: Payload, _: bool) {
         let Payload::Srt(packet) = payload else { return };
         match end {
             End::Sender => self.sender.on_packet(now, &packet),
-            End::Receiver => self.receiver.on_packet(now, &packet),
+            // A connection's packet from another address is ignored (`worker_ProcessAddressedPacket` in
+            // `queue.cpp`: "considered attack attempt").
+            End::Receiver if self.receiver.is_connected() && address != self.caller => {}
+            End::Receiver => {
+                self.caller = address;
+                self.receiver.on_packet(now, &packet);
+            }
         }
     }
 
@@ -48,7 +57,7 @@ impl Ends for Srt {
         };
         let size = u32::try_from(packet.wire_size().get()).unwrap_or(u32::MAX);
         let payload = Payload::Srt(Box::new(packet));
-        Some((end, Outgoing { payload, size, is_ecn_capable: false }))
+        Some((end, Outgoing { payload, size, is_ecn_capable: false, to: self.caller }))
     }
 
     fn poll_delivery(&mut self, now: Time) -> Option<(u64, u64)> {

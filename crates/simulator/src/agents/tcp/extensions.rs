@@ -236,7 +236,7 @@ impl Tcp {
     /// The reordering timer, or that of a tail loss probe.
     pub(crate) fn on_probe_timer(&mut self, now: Time, fabric: &mut Fabric) {
         let Some(extensions) = &mut self.extensions else { return };
-        if !extensions.timer.expires(now, Event::Probe(self.flow), fabric) {
+        if !extensions.timer.expires(now, Event::Probe(self.flow), fabric) || self.is_reset {
             return;
         }
         if self.recovery.reordering_deadline().is_some_and(|deadline| deadline <= now) {

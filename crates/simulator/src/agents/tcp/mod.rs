@@ -1,6 +1,7 @@
 //! One-way TCP: data forward, ACKs of 40 bytes back; as ns-2 models it, and with what Linux does
 //! beyond that ([`Extensions`]).
 
+mod addresses;
 mod extensions;
 mod rates;
 mod receiving;
@@ -19,9 +20,11 @@ use ontempo_scenario::model::PacingKind;
 
 use ontempo_runtime::{FlowTotals, Source};
 
+use addresses::Addresses;
 pub(crate) use extensions::{ExtensionSettings, Extensions};
 use sampling::Sampling;
 
+use crate::agents::AddressChanges;
 use crate::agents::receiver::Receiver;
 use crate::agents::trains::TrainClock;
 use crate::fabric::{Event, Fabric};
@@ -76,6 +79,10 @@ pub(crate) struct Tcp {
     samples_otherwise: bool,
     /// Whether the controller has samples of the delivery rate.
     is_rate_based: bool,
+    /// Whether `addresses` is there.
+    changes_address: bool,
+    /// The receiver has reset the connection, so that the sender sends nothing more.
+    is_reset: bool,
     unanswered: Option<Answered>,
     ack_timer: LazyTimer,
     receiver: Receiver,
@@ -108,6 +115,7 @@ pub(crate) struct Tcp {
     /// Boxed, so that a flow without them costs no more.
     extensions: Option<Box<Extensions>>,
     sampling: Option<Box<Sampling>>,
+    addresses: Option<Box<Addresses>>,
 }
 
 impl Tcp {
@@ -163,11 +171,24 @@ impl Tcp {
             awaited: Time::ZERO,
             extensions,
             sampling,
+            changes_address: false,
+            is_reset: false,
+            addresses: None,
         }
+    }
+
+    /// The sender's address changes at these times.
+    pub(crate) fn with_address_changes(mut self, changes: AddressChanges) -> Self {
+        self.changes_address = !changes.is_empty();
+        self.addresses = self.changes_address.then(|| Box::new(Addresses::new(changes)));
+        self
     }
 
     #[inline]
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        if self.changes_address && !self.is_of_connection(now, &packet, fabric) {
+            return;
+        }
         if self.extensions.is_some() && packet.is_syn() {
             self.on_syn(now, &packet, fabric);
         } else if packet.marks.ack {
@@ -196,6 +217,9 @@ impl Tcp {
     // The sender's end, in the order of a packet's life.
 
     fn send_allowed(&mut self, now: Time, fabric: &mut Fabric) {
+        if self.is_reset {
+            return;
+        }
         let stopped = now >= self.settings.stop;
         if self.extensions.is_some() && self.connects(now, fabric) {
             return;
@@ -479,6 +503,7 @@ impl Tcp {
     pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
         let event = Event::Retransmit(self.flow);
         if !self.retransmit_timer.expires(now, event, fabric)
+            || self.is_reset
             || (self.extensions.is_some() && self.acts_before_timeout(now, fabric))
             || self.recovery.outstanding() == 0
         {

@@ -12,7 +12,7 @@ impl Tcp {
     /// Only this flow uses the return route and nothing overtakes on the forward route, so the
     /// receiver's immediate answers can be computed as soon as the arrival is known.
     pub(crate) fn allow_answers_ahead(&mut self) {
-        self.answers_ahead = matches!(self.policy, AckPolicy::Immediate);
+        self.answers_ahead = matches!(self.policy, AckPolicy::Immediate) && !self.changes_address;
     }
 
     /// True if `packet` may be delivered before its arrival time: no earlier arrival is pending
