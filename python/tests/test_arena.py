@@ -183,8 +183,11 @@ def test_patterns_narrow_by_kind_and_one_that_fits_nothing_is_refused() -> None:
     assert [one.path.id for one in both.both] == ["outage/1s-100ms-10s"]
     with pytest.raises(BadInputError, match=r"--only outages: no class, .* near: outage"):
         grid("quick", [SIMULATION], ["outages"])
-    with pytest.raises(BadInputError, match="--only address: a change of the sender's address"):
-        grid("quick", [SIMULATION], ["address"])
+    changed = grid("full", [SIMULATION], ["address"])
+    assert [one.path.id for one in changed.entries[::2]] == [
+        f"address/{rtt}ms" for rtt in (20, 100, 300)
+    ]
+    assert all('address-changes = ["8 s"]\n' in one.path.films[0][1] for one in changed.entries)
 
 
 def test_both_worlds_run_the_same_text_twelve_paths_within_a_quarter_of_an_hour() -> None:

@@ -191,9 +191,8 @@ fn agent(
         }
         Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
             let payload = udp_payload(*packet, options.version);
-            let sockets =
-                udp_sockets(namespaces, options.version, number, group)
-                    .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
+            let sockets = udp_sockets(namespaces, options.version, number, group)
+                .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
             let source = source(group, flow.start, *packet, Bytes::ZERO, random);
             let sizes = (packet.get(), payload as usize);
             let udp = Udp::new(sockets, sizes, source, stop, receiver(payload));

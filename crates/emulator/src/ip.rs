@@ -243,7 +243,8 @@ mod tests {
         for (protocol, field) in [(PROTOCOL_TCP, 16), (PROTOCOL_UDP, 6)] {
             let mut packet = v4(0);
             packet[9] = protocol;
-            let sum: u32 = packet[..20].chunks(2).map(|p| u32::from(p[0]) << 8 | u32::from(p[1])).sum();
+            let sum: u32 =
+                packet[..20].chunks(2).map(|p| u32::from(p[0]) << 8 | u32::from(p[1])).sum();
             let sum = sum - u32::from(packet[10]) * 256 - u32::from(packet[11]);
             let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());

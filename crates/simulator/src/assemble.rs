@@ -35,8 +35,8 @@ use ontempo_session::simulated::StreamOptions;
 use ontempo_transport::Reliability;
 
 use crate::agents::{
-    AddressChanges, Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain,
-    Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
+    AddressChanges, Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions,
+    Ontempo, Plain, Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
 };
 use crate::custom::CustomLaws;
 use crate::errors::SetupError;

@@ -59,7 +59,8 @@ fn sent_with_changes(transport: &str, changes: &str) -> [Vec<f64>; 2] {
     let text = text.replace("stop =", &format!("address-changes = [{changes}]\nstop ="));
     let results = run_text(&text, 1);
     let frames = &results.table("frames").expect("it is written").batch;
-    let column = |name| frames.column_by_name(name).expect("a column").as_primitive::<Float64Type>();
+    let column =
+        |name| frames.column_by_name(name).expect("a column").as_primitive::<Float64Type>();
     let (sent, latency) = (column("sent_s"), column("latency_s"));
     let of = |arrived: bool| {
         let rows = (0..frames.num_rows()).filter(|row| latency.is_valid(*row) == arrived);

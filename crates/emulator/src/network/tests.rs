@@ -53,8 +53,11 @@ fn network_with(queue: &str, more: &str) -> (Network, Layout) {
 }
 
 fn network_measured_from(measured_from: Time, queue: &str, more: &str) -> (Network, Layout) {
-    let text = SCENARIO.replace("QUEUE", queue).replace("MORE", more);
-    let scenario = ontempo_scenario::parse(&text, "network.toml").expect("it is valid");
+    network_of(measured_from, &SCENARIO.replace("QUEUE", queue).replace("MORE", more))
+}
+
+fn network_of(measured_from: Time, text: &str) -> (Network, Layout) {
+    let scenario = ontempo_scenario::parse(text, "network.toml").expect("it is valid");
     let layout = scenario.layout(1).expect("it can be laid out");
     let elements = (0..layout.links.len()).map(|place| link(&layout, place, 1).expect("it is"));
     let groups: Arc<[u32]> = [0, 1].into();
@@ -280,4 +283,45 @@ fn packets_of_an_opportunity_leave_as_a_burst_from_queues_of_both_kinds() {
         let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
         assert_eq!(times, [16_000, 17_000, 18_000, 26_000], "{queue}");
     }
+}
+
+#[test]
+fn a_source_keeps_its_address_while_others_see_it_change_and_the_old_one_is_lost() {
+    let text = SCENARIO.replace("QUEUE", FIFO).replace("MORE", "");
+    let changes = r#"to = "c"
+    address-changes = ["100 ms", "200 ms"]
+    application"#;
+    let text = text.replacen("to = \"c\"\n    application", changes, 1);
+    let (mut network, layout) = network_of(Time::ZERO, &text);
+    assert_eq!(layout.flows[0].address_changes, [at(100_000), at(200_000)]);
+    let (source, sink) = (End::source(0), End::sink(0));
+    let ends_seen = |network: &mut Network| -> Vec<(End, End)> {
+        let seen = delivered(network, 1000);
+        let ends = seen.iter().filter_map(|(_, _, bytes)| crate::ip::ends(bytes));
+        ends.map(|ends| (ends.from, ends.to)).collect()
+    };
+    // What left before a change arrives after it, with the address that it left with.
+    for (micros, address) in [(99_000, 0), (100_000, 1), (199_000, 1), (200_000, 2)] {
+        send(&mut network, micros, &packet(source, sink, 0));
+        assert_eq!(ends_seen(&mut network), [(source.changed(address), sink)], "at {micros} us");
+    }
+    // 9 ms of way back: what was sent to an address is lost once that is no longer the source's.
+    for (micros, address, arrives) in [
+        (80_000, 0, true),
+        (95_000, 0, false),
+        (110_000, 0, false),
+        (110_000, 1, true),
+        (195_000, 1, false),
+        (210_000, 2, true),
+        (210_000, 3, false),
+    ] {
+        let before = network.counts[0];
+        send(&mut network, micros, &packet(sink, source.changed(address), 0));
+        let expected = if arrives { vec![(sink, source)] } else { vec![] };
+        assert_eq!(ends_seen(&mut network), expected, "to {address} at {micros} us");
+        assert_eq!(network.counts[0].dropped, before.dropped, "the source's packets are counted");
+    }
+    // The other flow keeps its address.
+    send(&mut network, 300_000, &packet(End::source(1), End::sink(1), 0));
+    assert_eq!(ends_seen(&mut network), [(End::source(1), End::sink(1))]);
 }

@@ -148,15 +148,20 @@ fn address_changes(
     for (place, at) in changes.iter().enumerate() {
         let path = path.index(place);
         if place == 0 && *at <= latest {
-            let what = format!("{at} is not after the start of the flow, {latest}: there is no address yet");
+            let what = format!(
+                "{at} is not after the start of the flow, {latest}: there is no address yet"
+            );
             findings.add(&path, what);
         } else if place > 0 && *at <= before {
-            let what = format!("{at} is not after the change before it, {before}; write them in ascending order");
+            let what = format!(
+                "{at} is not after the change before it, {before}; write them in ascending order"
+            );
             findings.add(&path, what);
         }
         match group.stop {
             Some(stop) if *at >= stop => {
-                let what = format!("{at} is not before the flow's stop, {stop}: it sends nothing more");
+                let what =
+                    format!("{at} is not before the flow's stop, {stop}: it sends nothing more");
                 findings.add(&path, what);
             }
             _ if *at >= duration => {

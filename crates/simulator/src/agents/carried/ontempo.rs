@@ -57,13 +57,7 @@ impl Ends for Ontempo {
         self.stream.push(now, &self.scratch);
     }
 
-    fn receive(
-        &mut self,
-        now: Time,
-        (end, address): (End, u8),
-        payload: Payload,
-        is_marked: bool,
-    ) {
+    fn receive(&mut self, now: Time, (end, address): (End, u8), payload: Payload, is_marked: bool) {
         let Payload::Bytes(bytes) = payload else { return };
         let end = match end {
             End::Sender => simulated::End::Sender,
