@@ -14,13 +14,15 @@ pub(crate) struct Addresses {
     connection: u8,
 }
 
-impl Addresses {
-    pub(super) fn new(changes: AddressChanges) -> Self {
-        Self { changes, connection: 0 }
-    }
-}
-
 impl Tcp {
+    /// The sender's address changes at these times.
+    pub(crate) fn with_address_changes(mut self, changes: AddressChanges) -> Self {
+        self.changes_address = !changes.is_empty();
+        let addresses = Addresses { changes, connection: 0 };
+        self.addresses = self.changes_address.then(|| Box::new(addresses));
+        self
+    }
+
     /// Whether an arriving packet belongs to the connection. Data from another address belong to none, and
     /// are answered by a reset (RFC 9293, section 3.10.7.1); what was sent to an address that the sender
     /// no longer has is lost; a reset ends the connection.

@@ -24,7 +24,6 @@ use addresses::Addresses;
 pub(crate) use extensions::{ExtensionSettings, Extensions};
 use sampling::Sampling;
 
-use crate::agents::AddressChanges;
 use crate::agents::receiver::Receiver;
 use crate::agents::trains::TrainClock;
 use crate::fabric::{Event, Fabric};
@@ -175,13 +174,6 @@ impl Tcp {
             is_reset: false,
             addresses: None,
         }
-    }
-
-    /// The sender's address changes at these times.
-    pub(crate) fn with_address_changes(mut self, changes: AddressChanges) -> Self {
-        self.changes_address = !changes.is_empty();
-        self.addresses = self.changes_address.then(|| Box::new(Addresses::new(changes)));
-        self
     }
 
     #[inline]
