@@ -1,43 +1,59 @@
-//! Hashes the sources that decide what a run yields, for `engine_fingerprint`.
+//! Hashes the sources that decide what a run yields, for `engine_fingerprint` and `claims_fingerprint`.
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates whose code a run passes through.
-const CRATES: [&str; 10] = [
-    "foundation",
-    "mechanisms",
-    "network",
-    "media",
-    "scenario",
-    "transport",
-    "session",
-    "elements",
-    "runtime",
-    "simulator",
-];
+/// The crates whose code a run passes through, and what of it only films use.
+const SOURCES: &str = include_str!("engine-sources.txt");
 
 fn main() -> Result<(), Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut hash = Fnv::new();
-    for name in CRATES {
+    println!("cargo::rerun-if-changed=engine-sources.txt");
+    let (names, films) = listed(SOURCES)?;
+    let films: Vec<PathBuf> = films.iter().map(|place| crates.join(place)).collect();
+    if let Some(absent) = films.iter().find(|place| !place.exists()) {
+        return Err(format!("engine-sources.txt: there is no {}", absent.display()).into());
+    }
+    let (mut whole, mut claims) = (Fnv::new(), Fnv::new());
+    for name in names {
         let sources = crates.join(name).join("src");
         println!("cargo::rerun-if-changed={}", sources.display());
         let mut files = Vec::new();
         rust_files(&sources, &mut files)?;
         files.sort();
         for file in files {
-            let place = file.strip_prefix(&crates)?;
-            hash.add(place.to_string_lossy().as_bytes());
-            hash.add(&fs::read(&file)?);
+            let (place, content) = (file.strip_prefix(&crates)?, fs::read(&file)?);
+            let is_of_films = films.iter().any(|film| file.starts_with(film));
+            for hash in [Some(&mut whole), (!is_of_films).then_some(&mut claims)] {
+                if let Some(hash) = hash {
+                    hash.add(place.to_string_lossy().as_bytes());
+                    hash.add(&content);
+                }
+            }
         }
     }
     let lock = crates.join("..").join("Cargo.lock");
     println!("cargo::rerun-if-changed={}", lock.display());
-    hash.add(&fs::read(lock)?);
-    println!("cargo::rustc-env=ONTEMPO_ENGINE_FINGERPRINT={:032x}", hash.0);
+    let lock = fs::read(lock)?;
+    whole.add(&lock);
+    claims.add(&lock);
+    println!("cargo::rustc-env=ONTEMPO_ENGINE_FINGERPRINT={:032x}", whole.0);
+    println!("cargo::rustc-env=ONTEMPO_CLAIMS_FINGERPRINT={:032x}", claims.0);
     Ok(())
+}
+
+/// The crates, and the places of films, of `engine-sources.txt`.
+fn listed(text: &str) -> Result<(Vec<&str>, Vec<&str>), Box<dyn Error>> {
+    let (mut crates, mut films) = (Vec::new(), Vec::new());
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.split_once(' ') {
+            Some(("crate", name)) => crates.push(name),
+            Some(("film", place)) => films.push(place),
+            _ => return Err(format!("engine-sources.txt: neither crate nor film: {line}").into()),
+        }
+    }
+    Ok((crates, films))
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {

@@ -33,6 +33,7 @@ __all__ = [
     "begin",
     "bind",
     "check_options",
+    "claims_fingerprint",
     "default_options",
     "engine_fingerprint",
     "load",
@@ -226,6 +227,12 @@ def run(
 
 def engine_fingerprint() -> str:
     """A hash of the simulator's sources: results of equal fingerprints are comparable."""
+
+def claims_fingerprint() -> str:
+    """The same without the sources that only films use.
+
+    Of results without a film, those of equal fingerprints are comparable.
+    """
 
 def pert_response_probability(queueing_delay_s: float, largest_queueing_delay_s: float) -> float:
     """PERT's probability of an early response to a smoothed queueing delay."""

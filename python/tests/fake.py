@@ -64,6 +64,9 @@ class FakeEngine:
     def fingerprint(self) -> str:
         return self.version
 
+    def claims_fingerprint(self) -> str:
+        return f"{self.version}, claims"
+
     def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
         if "nonsense=1" in overrides:
             raise BadInputError(f"{path}: line 1: unknown field nonsense")

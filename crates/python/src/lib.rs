@@ -53,6 +53,13 @@ mod _native {
         env!("ONTEMPO_ENGINE_FINGERPRINT")
     }
 
+    /// The same without the sources that only films use: of results without a film, those of equal
+    /// fingerprints are comparable.
+    #[pyfunction]
+    fn claims_fingerprint() -> &'static str {
+        env!("ONTEMPO_CLAIMS_FINGERPRINT")
+    }
+
     /// PERT's probability of an early response to a smoothed queueing delay.
     #[pyfunction]
     fn pert_response_probability(queueing_delay_s: f64, largest_queueing_delay_s: f64) -> f64 {

@@ -1,7 +1,8 @@
 """All differences as a page of Markdown, from the claims' texts.
 
-The page carries a digest of each paper's folder of experiments and the fingerprint of the engine,
-so that a test can detect that a claim or the engine was changed and the page was not rewritten.
+The page carries a digest of each paper's folder of experiments and the claims' fingerprint of the
+engine (`ClaimsEngine`), so that a test can detect that a claim or the engine was changed and the
+page was not rewritten.
 """
 
 import hashlib

@@ -53,6 +53,10 @@ class Engine(Protocol):
         """Identifies its code: equal fingerprints give equal results."""
         ...
 
+    def claims_fingerprint(self) -> str:
+        """The same for scenarios without films: what only films use does not count."""
+        ...
+
     def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
         """Read a scenario, or raise `BadInputError`."""
         ...
@@ -80,6 +84,10 @@ class NativeEngine:
     def fingerprint(self) -> str:
         """Hash of the simulator's sources."""
         return ontempo.engine_fingerprint()
+
+    def claims_fingerprint(self) -> str:
+        """Hash of the sources that a run without a film passes through."""
+        return ontempo.claims_fingerprint()
 
     def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
         """Read a scenario file."""

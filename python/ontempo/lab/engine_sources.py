@@ -1,37 +1,42 @@
-"""The engine's fingerprint from its sources, as the build makes it (``crates/python/build.rs``)."""
+"""The engine's fingerprints from its sources, as ``crates/python/build.rs`` makes them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-CRATES = (
-    "foundation",
-    "mechanisms",
-    "network",
-    "media",
-    "scenario",
-    "transport",
-    "session",
-    "elements",
-    "runtime",
-    "simulator",
-)
-"""The crates whose code a run passes through."""
+LIST = Path("crates", "python", "engine-sources.txt")
+"""Which sources are hashed, and which of them only films use; from the checkout."""
 
 FNV_OFFSET, FNV_PRIME = 0x6C62272E07BB014262B821756295C58D, 0x13B | 1 << 88
 """FNV-1a, 128 bits."""
 
 
-def sources_fingerprint(checkout: Path) -> str:
-    """The `engine_fingerprint` of a build of this checkout.
+def listed(checkout: Path, kind: str) -> list[str]:
+    """The crates (``crate``) or the places of films (``film``) that the list names."""
+    lines = (checkout / LIST).read_text("utf-8").splitlines()
+    words = (line.partition(" ") for line in lines if not line.startswith("#"))
+    return [name for word, _, name in words if word == kind]
+
+
+def engine_files(checkout: Path, *, films: bool = True) -> Iterator[Path]:
+    """The engine's sources in the order in which they are hashed, or those without films."""
+    crates = checkout / "crates"
+    left_out = [] if films else [crates / place for place in listed(checkout, "film")]
+    for name in listed(checkout, "crate"):
+        files = (crates / name / "src").rglob("*.rs")
+        for file in sorted(files, key=lambda one: one.parts):
+            if not any(file.is_relative_to(place) for place in left_out):
+                yield file
+
+
+def sources_fingerprint(checkout: Path, *, films: bool = True) -> str:
+    """The `engine_fingerprint` of a build of this checkout; without films its `claims_fingerprint`.
 
     Hashes path and content of each file, in order of the paths, each with its length before it;
     then the content of Cargo.lock.
     """
-    crates = checkout / "crates"
     pieces: list[bytes] = []
-    for name in CRATES:
-        files = (crates / name / "src").rglob("*.rs")
-        for file in sorted(files, key=lambda one: one.parts):
-            pieces += [file.relative_to(crates).as_posix().encode(), file.read_bytes()]
+    for file in engine_files(checkout, films=films):
+        pieces += [file.relative_to(checkout / "crates").as_posix().encode(), file.read_bytes()]
     pieces.append((checkout / "Cargo.lock").read_bytes())
     found = FNV_OFFSET
     for piece in pieces:

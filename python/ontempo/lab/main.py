@@ -194,13 +194,13 @@ def reproduce(
             reproducing.bind(folder, ran.judged)
         judged = reproducing.with_causes(folder, ran.judged)
         if keep:
-            reproducing.keep(folder, only or [], judged, ran, engine.fingerprint())
+            reproducing.keep(folder, only or [], judged, ran)
         report = Report(
             scale,
             command,
             every,
             judged,
-            engine.fingerprint(),
+            ran.engine,
             ran.cells,
             hindered,
             {} if scale == "full" else read_kept(folder),

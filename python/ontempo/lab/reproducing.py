@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ontempo.lab.cells import Plan, Runner
 from ontempo.lab.claims import Claim, Reading, Scale
+from ontempo.lab.claims_engine import CarriesFilmError, ClaimsEngine
 from ontempo.lab.engine import Engine
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.folder import claimed, write_text
@@ -95,7 +97,10 @@ def check_options(
 
 @dataclass(frozen=True)
 class Ran:
-    """The claims judged, their different cells, and how many of them ran now, in which time."""
+    """The claims judged, their different cells, and how many of them ran now, in which time.
+
+    `engine` is the fingerprint under which the cells are kept.
+    """
 
     judged: list[Judged]
     results: Results
@@ -103,11 +108,12 @@ class Ran:
     missing: int
     seconds: float
     jobs: int
+    engine: str
 
-    def made(self, engine: str) -> dict[str, Any]:
+    def made(self) -> dict[str, Any]:
         """What is kept of it beside the claims."""
         return {
-            "engine": engine,
+            "engine": self.engine,
             "made": today(),
             "cells": self.cells,
             "ran": self.missing,
@@ -124,7 +130,11 @@ def run(
     jobs: int,
     dask: str | None,
 ) -> Ran:
-    """Run what is missing, and judge the claims, each under its readings."""
+    """Run what is missing, and judge the claims, each under its readings.
+
+    The cells are kept under the claims' fingerprint, or under the whole one if a scenario has a
+    film.
+    """
     needed = {
         (claim.id, name): list(read.cells(scale))
         for claim, readings in claims
@@ -133,11 +143,13 @@ def run(
     every: list[Cell] = [cell for cells in needed.values() for cell in cells]
     console = Console(stderr=True, highlight=False)
     with claimed(out), chosen_runner(dask, jobs, console) as runner:
-        store = Store(out / "cells", engine.fingerprint())
-        # Their sizes are known, and were run before they were published.
-        study = Study(engine, store, runner, any_size=True)
-        plan = study.plan(every)
-        for one in store.take_rejected():
+        try:
+            study, plan = _planned(ClaimsEngine(engine), every, out, runner)
+        except CarriesFilmError as error:
+            line = f"{error}: the whole engine's fingerprint is taken for all"
+            console.print(line, markup=False, soft_wrap=True)
+            study, plan = _planned(engine, every, out, runner)
+        for one in study.store.take_rejected():
             console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)
         with ShownProgress(console, runner) as progress:
             begin = time.monotonic()
@@ -147,7 +159,24 @@ def run(
         for claim, readings in claims:
             parts = {name: results.of(needed[claim.id, name]) for name in readings}
             judged.append(_judge(claim, readings, scale, parts))
-        return Ran(judged, results, len(set(every)), len(plan.missing), seconds, runner.slots())
+        return Ran(
+            judged,
+            results,
+            len(set(every)),
+            len(plan.missing),
+            seconds,
+            runner.slots(),
+            study.engine.fingerprint(),
+        )
+
+
+def _planned(
+    engine: Engine, cells: Sequence[Cell], out: Path, runner: Runner
+) -> tuple[Study, Plan]:
+    # Their sizes are known, and were run before they were published.
+    store = Store(out / "cells", engine.fingerprint())
+    study = Study(engine, store, runner, any_size=True)
+    return study, study.plan(cells)
 
 
 def bind(folder: Path, judged: Sequence[Judged]) -> None:
@@ -170,9 +199,7 @@ def with_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def keep(
-    folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran, engine: str
-) -> None:
+def keep(folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran) -> None:
     """Keep results of a paper, computed claims and those with real packets apart."""
     name = part_name(only)
     for computed in (True, False):
@@ -180,7 +207,7 @@ def keep(
         if not found:
             continue
         rows = cell_rows(ran.results) if computed else pl.DataFrame()
-        write_kept(folder, name, kept_of(found, ran.made(engine)), rows)
+        write_kept(folder, name, kept_of(found, ran.made()), rows)
 
 
 def compare(path: Path, judged: Sequence[Judged]) -> None:

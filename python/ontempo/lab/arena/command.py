@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path as File
 
@@ -27,6 +28,11 @@ from ontempo.lab.terminal import ShownProgress
 
 WORLDS = (SIMULATION, EMULATION)
 
+CONTROLS = File("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+EMULATIONS_AT_ONCE = 1
+"""How many emulations run beside each other. Before it is 2: the rule of docs/comparison.md."""
+
 MANY = 1000
 """Reading the scenarios of more cells takes a while, and is said."""
 
@@ -46,7 +52,19 @@ def lacking(contenders: Sequence[Contender]) -> dict[Contender, str]:
     for one in contenders:
         if any(shutil.which(name) is None for name in one.programs):
             found[one] = f"{one.shown} with real packets: install {one.package}"
+        elif one.control and not _has_control(one.control):
+            found[one] = f"{one.shown} with real packets: load the module tcp_{one.control}"
     return found
+
+
+def _has_control(control: str) -> bool:
+    """Whether the kernel has a congestion control, loaded now if it is a module."""
+    if control in CONTROLS.read_text("utf-8").split():
+        return True
+    if (modprobe := shutil.which("modprobe")) is None:
+        return False
+    loaded = subprocess.run([modprobe, "-q", f"tcp_{control}"], check=False, capture_output=True)
+    return loaded.returncode == 0
 
 
 def run_arena(
@@ -101,7 +119,8 @@ def run_grid(
         if len(cells) > MANY:
             console.print(f"reading the scenarios of {len(cells):,} cells")
         runner = CoreRunner(jobs)
-        study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)
+        store = Store(out / "cells", engine.fingerprint())
+        study = Study(engine, store, runner, emulations_at_once=EMULATIONS_AT_ONCE)
         plan = study.plan(cells)
         for one in study.store.take_rejected():
             console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)

@@ -12,10 +12,10 @@ class Contender:
     """A transport: its name, a description, its table in a scenario.
 
     `transport` holds ``{buffer}`` where the buffer stands; one without has none of its own, and
-    its runs serve every latency of a player. `default_ms` is the buffer that its program has
-    by default. `programs` are those that the emulated world needs besides ontempo, `package` the
-    one that has them. `colour` and `symbol` are its look in plots. `cost` is the core-seconds of
-    a second of film, measured.
+    its runs serve every latency of a player. `default_ms` is the buffer that its program has by
+    default. `programs` are those that the emulated world needs besides ontempo, `package` the one
+    that has them, `control` is the kernel's congestion control that it needs. `colour` and
+    `symbol` are its look in plots. `cost` is the core-seconds of a second of film, measured.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Contender:
     colour: str = "quiet"
     symbol: str = "circle"
     cost: float = 0.004
+    control: str = ""
 
     @property
     def has_buffer(self) -> bool:
@@ -40,7 +41,8 @@ class Contender:
 
 def _tcp(name: str, shown: str, congestion: str, colour: str, symbol: str) -> Contender:
     table = f'kind = "tcp", packet = "1500 bytes", congestion = {congestion}'
-    return Contender(name, shown, table, colour=colour, symbol=symbol)
+    control = name.removeprefix("tcp-")
+    return Contender(name, shown, table, control=control, colour=colour, symbol=symbol)
 
 
 def _ontempo(name: str, shown: str, order: str, symbol: str) -> Contender:

@@ -36,8 +36,8 @@ SHORTER = f"-{EMULATED_S:g}s"
 EMULATED_TIMES = 4
 """The buffer of these, in round trips."""
 
-EMULATED = ("tcp-cubic", "srt", "rist", "ontempo")
-"""The contenders that run with real programs: one after another, in real time."""
+EMULATED = ("tcp-cubic", "tcp-bbr", "srt", "rist", "rist-no-nulls", "ontempo")
+"""The contenders that run with real programs, in real time."""
 
 
 _Part = tuple[Sequence[Entry], Sequence[Contender], str, Sequence[int]]
@@ -135,6 +135,11 @@ def _emulated(path: Path) -> Entry:
     return Entry(named_anew, LIVE, (buffer,), EMULATED_S, has_default=False)
 
 
+def plain_path(name: str) -> str:
+    """The id of a path of the grid, of which an emulated one is shorter."""
+    return name.removesuffix(SHORTER)
+
+
 class _Chosen:
     """What patterns leave."""
 
@@ -159,7 +164,7 @@ class _Chosen:
     def has(self, one: Entry) -> bool:
         """Whether an entry is left."""
         path = one.path
-        plain = path.id.removesuffix(SHORTER)
+        plain = plain_path(path.id)
         return self._fits(0, path.id, plain, path.group) and self._fits(1, one.film.name)
 
     def _fits(self, kind: int, *names: str) -> bool:

@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ontempo.lab.arena.causes import NO_CAUSE, Causes, read_causes
 from ontempo.lab.arena.cells import DEFAULT, MARGIN_MS, ROUND_TRIPS
 from ontempo.lab.arena.contenders import CONTENDERS
+from ontempo.lab.arena.grid import plain_path
 from ontempo.lab.arena.groups import GROUPS, UNDECIDED
 from ontempo.lab.arena.rfc8867 import NOT_RUN
 from ontempo.lab.arena.summary import BUFFERS, Apart, both_worlds, by_class, far_apart
@@ -171,8 +173,8 @@ def table_of(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1
     return table
 
 
-def notes(outcome: Outcome) -> list[str]:
-    """What is left out, and where the worlds differ."""
+def notes(outcome: Outcome, causes: Causes | None = None) -> list[str]:
+    """What is left out, and where the worlds differ, each difference with its cause."""
     found = [f"Not run: {line}." for line in outcome.missing]
     if outcome.scale == "full":
         found += _left_out({name for name, _, _ in classes(outcome.rows)})
@@ -180,10 +182,11 @@ def notes(outcome: Outcome) -> list[str]:
     if apart:
         far = far_apart(apart)
         found.append(f"{len(apart) - len(far)} of {len(apart)} runs differ by at most 3 points.")
+        causes = read_causes() if causes is None else causes
         found += [
             f"{one.path}, {SHOWN[one.contender]}: simulated {share(one.simulated)} %, emulated"
             f" {share(one.emulated)} %, {'within' if one.within else 'outside of'} what ten seeds"
-            " give."
+            f" give. {causes.get((plain_path(one.path), one.contender), NO_CAUSE)}"
             for one in far
         ]
     return [*found, outcome.machine] if outcome.machine else found
