@@ -127,6 +127,9 @@ fn ontempo(spec: &OntempoSpec, at: SocketAddr, (input, output): Inner) -> Result
     let mut send = words(&[&program, "send", "--from", &input, "--to", &at, "--insecure"]);
     send.extend(words(&["--delivery", order, "--reliability", reliability]));
     send.extend(words(&["--latency", &latency, "--congestion", &spec.congestion]));
+    for (name, value) in spec.set_congestion() {
+        send.extend(["--set-congestion".to_owned(), format!("{name}={value}")]);
+    }
     let receive = [&*program, "receive", "--listen", &at, "--to", &output, "--anyone"];
     Ok((send, words(&receive)))
 }

@@ -43,7 +43,7 @@ fn named(text: &str) -> Option<CongestionName> {
 }
 
 /// A value as an option of a command would be written.
-fn text(value: &Json) -> String {
+pub(crate) fn as_option(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
         other => other.to_string(),
@@ -56,7 +56,7 @@ pub(crate) fn misfit<'a>(
     kind: &str,
     parameters: impl Iterator<Item = (&'a str, Json)>,
 ) -> Option<ParameterError> {
-    let written: Vec<_> = parameters.map(|(name, value)| (name, text(&value))).collect();
+    let written: Vec<_> = parameters.map(|(name, value)| (name, as_option(&value))).collect();
     named(kind)?.with(written.iter().map(|(name, text)| (*name, text.as_str()))).err()
 }
 
@@ -69,15 +69,15 @@ impl Congestion {
     }
 
     fn of_table(mut table: BTreeMap<String, Json>) -> Result<Self, String> {
-        let kind = table.remove("kind").as_ref().map(text).unwrap_or_default();
+        let kind = table.remove("kind").as_ref().map(as_option).unwrap_or_default();
         if kind == KERNEL {
-            let name = table.remove("name").as_ref().map(text).unwrap_or_default();
+            let name = table.remove("name").as_ref().map(as_option).unwrap_or_default();
             return Ok(Self::Kernel { name });
         }
         let Some(name) = named(&kind) else {
             return Ok(Self::Custom { name: kind, parameters: table });
         };
-        let written: Vec<_> = table.iter().map(|(name, value)| (name, text(value))).collect();
+        let written: Vec<_> = table.iter().map(|(name, value)| (name, as_option(value))).collect();
         let written = written.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         name.with(written).map(Self::Known).map_err(|error| error.to_string())
     }

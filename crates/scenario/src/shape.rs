@@ -150,7 +150,11 @@ fn shape(schema: &Json) -> Shape {
             most: if schema["format"] == "uint32" { u64::from(u32::MAX) } else { u64::MAX },
         },
         Some("array") => Shape::List(Box::new(shape(&schema["items"]))),
-        Some("object") if schema["additionalProperties"].is_object() => {
+        // `true` is the schema of any value.
+        Some("object")
+            if schema["additionalProperties"].is_object()
+                || schema["additionalProperties"] == true =>
+        {
             Shape::Map(Box::new(shape(&schema["additionalProperties"])))
         }
         Some("object") => Shape::Table(fields(schema)),

@@ -280,10 +280,17 @@ fn ends_of(
         Transport::Udp { ecn, .. } => Some(Box::new(Plain::new(*ecn != EcnCode::None))),
         Transport::Ontempo(spec) => {
             let called = spec.congestion.clone();
-            let (congestion, custom) = match called.parse() {
-                Ok(known) => (known, None),
-                Err(_) => {
-                    (CongestionName::default(), Some(laws(&called, &CustomParameters::default())?))
+            let (congestion, custom) = match spec.known_congestion() {
+                Some(known) => {
+                    let field = "transport.congestion-parameters";
+                    let known = known.map_err(|error| {
+                        SetupError::not_simulated(name, field, &error.to_string())
+                    });
+                    (known?, None)
+                }
+                None => {
+                    let law = laws(&called, &spec.congestion_parameters)?;
+                    (CongestionName::default().into(), Some(law))
                 }
             };
             let options = StreamOptions {
@@ -294,7 +301,7 @@ fn ends_of(
                     ReliabilityKind::Deadline => Reliability::Deadline,
                     ReliabilityKind::None => Reliability::None,
                 },
-                congestion: congestion.into(),
+                congestion,
                 custom,
             };
             let ontempo = Ontempo::new(Arc::clone(film), start, called, options, seed);

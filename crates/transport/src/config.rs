@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use noq_proto::congestion::{Bbr3Config, ControllerFactory};
+use noq_proto::congestion::ControllerFactory;
 use noq_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 pub use ontempo_mechanisms::congestion::{
     Congestion, CongestionName, CustomLaw, ParameterError, UnknownCongestion,
 };
-use ontempo_mechanisms::congestion::{Controller, Governor, Law, Start, Window};
+use ontempo_mechanisms::congestion::{Controller, Governor, Start, Window};
 
 use crate::buffers::Buffers;
 use crate::qlog::{Qlog, Trace};
-use crate::quic::{
-    Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory, StaticWindow,
-};
+use crate::quic::{Epoch, Factory, Pacing, SharedAccount, SpacedFactory, StaticWindow};
 pub use crate::wire::Limits;
 use crate::wire::{AckRequest, MAX_UNIT_HEADER};
 
@@ -279,12 +277,6 @@ impl Configuration {
             return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
         }
         match self.congestion.governor() {
-            // The stack's own, whatever the parameters of the simulator's.
-            Governor::Window(Law::Bbr(_)) => {
-                let mut bbr = Bbr3Config::default();
-                bbr.initial_window(window * u64::from(self.packet_size));
-                Arc::new(ForeignFactory { inner: Arc::new(bbr), account })
-            }
             Governor::Window(law) => {
                 let make = move |start| law.start(start, RandomStream::new(seed, "early response"));
                 Arc::new(Factory { make, start, pacing, corrected, epoch, account, log })

@@ -82,7 +82,7 @@ registry! {
         Vegas "vegas" { title: "Vegas", held: Box<Vegas>, kernel: Some("vegas") }
         /// PERT (pert, ch. II).
         Pert "pert" { title: "PERT", held: Box<Pert>, kernel: Some("pert") }
-        /// BBR, version 3 or 1; the QUIC stack's own over UDP, and the kernel's where TCP is emulated.
+        /// BBR, version 3 or 1; the kernel's where TCP is emulated.
         Bbr "bbr" { title: "BBR", held: Box<Bbr>, kernel: Some("bbr") }
     }
     // Those that are no struct of this module: where each runs is said with it.
@@ -143,14 +143,7 @@ impl Congestion {
     /// Names the parameter that only the simulator's TCP has, and what would be right.
     pub fn for_transport(self) -> Result<Self, ParameterError> {
         refuse_simulated_samples(self.samples(), "the transport over UDP")?;
-        match self.changed().first() {
-            Some((name, _)) if self.name() == CongestionName::Bbr => Err(ParameterError::new(
-                name,
-                "BBR over UDP is the QUIC stack's own, version 3, without parameters; those are for \
-                 simulated TCP",
-            )),
-            _ => Ok(self),
-        }
+        Ok(self)
     }
 }
 

@@ -229,7 +229,7 @@ fn an_invalid_parameter_is_named_with_the_valid_values() {
         (of(cubic, "fast-convergence", "1"), "`1` is neither true nor false"),
         (of(cubic, "variant", "tahoe"), "variant: `tahoe` is none of rfc9438, linux, linux-2.6"),
         (of(cubic, "t-min", "5 ms"), "t-min: no such parameter; there are beta, c"),
-        (of(CongestionName::Bbr, "variant", "v2"), "variant: `v2` is none of v3, v1"),
+        (of(CongestionName::Bbr, "variant", "v2"), "variant: `v2` is none of v3, media, v1"),
     ] {
         assert!(error.contains(words), "{error}");
     }
@@ -290,17 +290,11 @@ fn samples_of_the_simulators_tcp_are_refused_for_the_transport() {
 }
 
 #[test]
-fn versions_and_parameters_of_bbr_are_refused_for_the_transport_that_has_its_own() {
-    for set in [("variant", "v1"), ("beta", "0.5")] {
-        let bbr = CongestionName::Bbr.with([set]).expect("BBR has it");
-        let error = bbr.for_transport().expect_err("the stack's own has none").to_string();
-        assert!(
-            error.starts_with(&format!("{}: BBR over UDP is the QUIC stack's own", set.0)),
-            "{error}"
-        );
-    }
-    for name in ["beta", "headroom", "loss-threshold"] {
-        let first = CongestionName::Bbr.with([("variant", "v1"), (name, "0.5")]);
+fn version_1_of_bbr_has_no_parameters_of_version_3() {
+    for (name, value) in
+        [("beta", "0.5"), ("headroom", "0.5"), ("loss-threshold", "0.5"), ("inherent-loss", "true")]
+    {
+        let first = CongestionName::Bbr.with([("variant", "v1"), (name, value)]);
         let error = first.expect_err("version 1 has no such rule").to_string();
         assert!(error.starts_with(&format!("{name}: version 1 does not")), "{error}");
     }

@@ -1,13 +1,15 @@
 //! What carries a flow.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
-use ontempo_mechanisms::congestion::CongestionName;
+use ontempo_mechanisms::congestion::{self, CongestionName, ParameterError};
 use ontempo_mechanisms::rist::RistParameters;
 use ontempo_mechanisms::srt::SrtParameters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{TcpSpec, defaults};
+use crate::congestion::as_option;
+use crate::custom::CustomParameters;
 
 /// What carries a flow's packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,8 +80,11 @@ pub struct OntempoSpec {
     pub order: DeliveryKind,
     /// Whether, and for how long, lost packets are sent again.
     pub reliability: ReliabilityKind,
-    /// The congestion controller, by name, with its own defaults.
+    /// The congestion controller, by name.
     pub congestion: String,
+    /// Its parameters, by name; those that are not given have their defaults.
+    #[serde(skip_serializing_if = "CustomParameters::is_empty")]
+    pub congestion_parameters: CustomParameters,
 }
 
 impl Default for OntempoSpec {
@@ -89,7 +94,27 @@ impl Default for OntempoSpec {
             order: DeliveryKind::default(),
             reliability: ReliabilityKind::default(),
             congestion: CongestionName::default().name().to_owned(),
+            congestion_parameters: CustomParameters::new(),
         }
+    }
+}
+
+impl OntempoSpec {
+    /// Its congestion controller, if it is one of the registry.
+    ///
+    /// # Errors
+    /// Names the parameter that the controller does not have or that is out of its range.
+    pub fn known_congestion(&self) -> Option<Result<congestion::Congestion, ParameterError>> {
+        let name: CongestionName = self.congestion.parse().ok()?;
+        let set = self.set_congestion();
+        let set = set.iter().map(|(name, value)| (*name, value.as_str()));
+        Some(name.with(set).and_then(congestion::Congestion::for_transport))
+    }
+
+    /// The parameters of its congestion controller as `--set-congestion` takes them.
+    pub fn set_congestion(&self) -> Vec<(&str, String)> {
+        let all = self.congestion_parameters.iter();
+        all.map(|(name, value)| (name.as_str(), as_option(value))).collect()
     }
 }
 

@@ -159,10 +159,15 @@ pub(super) fn ontempo(
         let what = format!("{} is more than {MAX_ONTEMPO_LATENCY}", spec.latency);
         findings.add(&path.key("latency"), what);
     }
-    if let Err(error) = spec.congestion.parse::<CongestionName>()
-        && !controllers.contains(&spec.congestion)
-    {
+    if controllers.contains(&spec.congestion) {
+        return;
+    }
+    if let Err(error) = spec.congestion.parse::<CongestionName>() {
         findings.add(&path.key("congestion"), error.to_string());
+    }
+    if let Some(Err(error)) = spec.known_congestion() {
+        let field = path.key("congestion-parameters").key(&error.parameter);
+        findings.add(&field, error.what);
     }
 }
 

@@ -27,6 +27,7 @@ use ontempo_foundation::{Bytes, Duration, Rate, Time};
 use ontempo_mechanisms::congestion::{
     Ack, CongestionControl, Loss, RecoveryPoint, Sent, Snapshot, Start, Timeout, Window,
 };
+use ontempo_mechanisms::recovery::{DeliveryRates, Repair, Watch};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, SelfInducedDelay, Train};
 
 use super::account::SharedAccount;
@@ -131,6 +132,9 @@ where
             timed_out: false,
             rtt: RttEstimator::new(RtoParameters::default()),
             last_sent: None,
+            rated_size: mtu.into(),
+            sent_size: mtu.into(),
+            lost: Vec::new(),
         };
         adapter.record(self.epoch.time(now));
         Box::new(adapter)
@@ -172,6 +176,12 @@ pub struct Adapter<C> {
     timed_out: bool,
     rtt: RttEstimator,
     last_sent: Option<Time>,
+    /// The packet size by which the mechanism expresses a rate, bytes: that of its start.
+    rated_size: f64,
+    /// Mean size of the packets sent, bytes, smoothed by an eighth.
+    sent_size: f64,
+    /// Packets found lost since the last acknowledgement, of a mechanism with delivery rates.
+    lost: Vec<u64>,
 }
 
 impl<C> fmt::Debug for Adapter<C> {
@@ -235,6 +245,30 @@ impl<C: CongestionControl> Adapter<C> {
         SelfInducedDelay::correct(now.since(acked.first_sent), self_induced, least)
     }
 
+    /// What became of packets since the last acknowledgement is told to a mechanism with delivery
+    /// rates: first what was lost. `in_flight` are the packets before it.
+    fn begin_rates(&mut self, now: Time, in_flight: u64) -> Option<&mut DeliveryRates> {
+        let rates = self.controller.delivery_rates()?;
+        rates.begin(now, in_flight);
+        self.lost.drain(..).for_each(|packet| rates.lost(packet));
+        Some(rates)
+    }
+
+    /// Ends what [`begin_rates`](Self::begin_rates) began.
+    fn end_rates(&mut self, repair: Repair) {
+        let first = self.outstanding.front().map_or(self.next, |packet| packet.number);
+        if let Some(rates) = self.controller.delivery_rates() {
+            rates.advance(first, repair);
+        }
+    }
+
+    /// The mechanism's rate counts packets of its start's size; a packet of another size leaves as
+    /// if it had that.
+    fn own_rate(&self) -> Option<Rate> {
+        let rate = self.controller.pacing_rate()?.as_bits_per_sec() as f64;
+        Some(Rate::from_bits_per_sec(((rate * self.sent_size / self.rated_size) as u64).max(1)))
+    }
+
     fn write_log(&self, write: impl FnOnce(&mut Log)) {
         if let Some(log) = &self.log {
             write(&mut log.lock());
@@ -256,7 +290,7 @@ impl<C: CongestionControl> Adapter<C> {
         let snapshot = self.controller.snapshot();
         self.account.write(|account| {
             account.window = Bytes::new(self.window_bytes());
-            account.rate = self.controller.pacing_rate();
+            account.rate = self.own_rate();
             account.burst = self.controller.burst();
             account.srtt = self.rtt.srtt();
             account.snapshot = Some(snapshot);
@@ -271,11 +305,13 @@ impl<C: CongestionControl> Adapter<C> {
     }
 
     fn paced_rate(&self) -> Option<Rate> {
-        let rate = self.controller.pacing_rate().or_else(|| match self.pacing {
+        let rate = match self.pacing {
             Pacing::Off => Some(Pacing::FASTEST),
-            Pacing::Stack => None,
-            Pacing::Window => Some(Rate::of(Bytes::new(self.window_bytes()), self.rtt.srtt()?)),
-        });
+            Pacing::Stack => self.own_rate(),
+            Pacing::Window => self
+                .own_rate()
+                .or_else(|| Some(Rate::of(Bytes::new(self.window_bytes()), self.rtt.srtt()?))),
+        };
         rate.map(|rate| rate.min(Pacing::FASTEST))
     }
 }
@@ -295,6 +331,7 @@ where
             Outstanding { number: self.next, stack_number, sent: now, bytes: bytes.into() };
         self.outstanding.push_back(packet);
         self.bytes_in_flight += packet.bytes;
+        self.sent_size += (f64::from(bytes) - self.sent_size) / 8.0;
         self.next += 1;
         self.controller.on_sent(&Sent { now, packet: packet.number, in_flight: self.in_flight() });
         self.record(now);
@@ -302,15 +339,23 @@ where
 
     fn on_ack(
         &mut self,
-        _now: Instant,
+        now: Instant,
         sent: Instant,
         _bytes: u64,
         stack_number: u64,
         _app_limited: bool,
         _rtt: &StackRtt,
     ) {
-        let sent = self.epoch.time(sent);
+        let (now, sent) = (self.epoch.time(now), self.epoch.time(sent));
+        let in_flight = self.outstanding.len() as u64;
         if let Some(packet) = self.take(stack_number, Some(sent)) {
+            let rates = match self.acked {
+                Some(_) => self.controller.delivery_rates(),
+                None => self.begin_rates(now, in_flight),
+            };
+            if let Some(rates) = rates {
+                rates.delivered(packet.number);
+            }
             let one = Acked { packets: 0, bytes: 0, first_sent: packet.sent, largest: packet };
             let acked = self.acked.get_or_insert(one);
             acked.packets += 1;
@@ -343,6 +388,11 @@ where
         self.timed_out = false;
         self.highest_acked = self.highest_acked.max(acked.largest.number);
         let window_limited = self.window_limited(app_limited, acked.bytes);
+        let in_recovery = self.in_recovery(now);
+        if app_limited && let Some(rates) = self.controller.delivery_rates() {
+            rates.limit_by_application(self.outstanding.len() as u64);
+        }
+        self.end_rates(if in_recovery { Repair::Episode } else { Repair::None });
         self.controller.on_ack(&Ack {
             now,
             packets: self.packets(acked.bytes),
@@ -351,8 +401,8 @@ where
             acked: self.highest_acked,
             next: self.next,
             in_flight: self.in_flight(),
-            in_recovery: self.in_recovery(now),
-            repairs: self.in_recovery(now),
+            in_recovery,
+            repairs: in_recovery,
             window_limited,
         });
         self.record(now);
@@ -365,6 +415,9 @@ where
             // A retransmission belongs to no train.
             if let Some(correction) = &mut self.correction {
                 correction.reset();
+            }
+            if self.controller.delivery_rates().is_some() {
+                self.lost.push(packet.number);
             }
             let loss = Loss { in_flight, ..self.loss_of(now, packet.number) };
             if self.loss.is_none() && self.recovery.begins_with(&loss) {
@@ -393,6 +446,8 @@ where
             self.loss = None;
             self.recovery.restart(self.next);
             self.write_log(|log| log.timeouts.push(now));
+            self.begin_rates(now, self.outstanding.len() as u64);
+            self.end_rates(Repair::AfterTimeout);
             self.controller.on_timeout(&Timeout {
                 now,
                 next: self.next,
@@ -408,6 +463,13 @@ where
 
     fn on_spurious_congestion_event(&mut self) {
         self.write_log(|log| log.spurious += 1);
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        let in_flight = self.outstanding.len() as u64;
+        if let Some(rates) = self.controller.delivery_rates() {
+            rates.limit_by_window(in_flight);
+        }
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {

@@ -27,6 +27,8 @@ pub struct BbrParameters {
     pub beta: f64,
     /// The share of the long-term bound that is left to others while cruising.
     pub headroom: f64,
+    /// Losses without a queue are the path's own, not congestion.
+    pub inherent_loss: bool,
     /// For how long the least round trip may not be seen before it is probed for.
     pub probe_rtt_interval: Duration,
     /// For how long little is in flight then.
@@ -46,9 +48,15 @@ impl BbrParameters {
             loss_threshold: 0.02,
             beta: 0.7,
             headroom: 0.15,
+            inherent_loss: false,
             probe_rtt_interval: Duration::from_secs(5),
             probe_rtt_duration: Duration::from_millis(200),
         }
+    }
+
+    /// Version 3 for media: it keeps its rate where losses have another cause than a queue.
+    pub const fn media() -> Self {
+        Self { inherent_loss: true, ..Self::v3() }
     }
 
     /// Version 1 as Linux 6 has it (`bbr_high_gain`, `bbr_cwnd_gain`, `bbr_min_rtt_win_sec`,
@@ -115,6 +123,12 @@ impl Parameters for BbrParameters {
             field: Field::Number { of: |all| &mut all.headroom, unit: "share", min: 0.0, max: 0.9 },
         },
         Parameter {
+            name: "inherent-loss",
+            doc: "The share of losses while the path has no queue is its own: only what exceeds it by \
+                  `loss-threshold` and chance is congestion; version 3 only.",
+            field: Field::Flag { of: |all| &mut all.inherent_loss },
+        },
+        Parameter {
             name: "probe-rtt-interval",
             doc: "After this time without a lower round trip, little is kept in flight to find it.",
             field: Field::Duration {
@@ -136,6 +150,11 @@ impl Parameters for BbrParameters {
 
     const VARIANTS: &'static [Variant<Self>] = &[
         Variant { name: "v3", doc: "Version 3 (draft-ietf-ccwg-bbr-06).", make: Self::v3 },
+        Variant {
+            name: "media",
+            doc: "Version 3 with `inherent-loss`, which is not of the draft.",
+            make: Self::media,
+        },
         Variant { name: Self::V1, doc: "Version 1, as in Linux 6.", make: Self::v1 },
     ];
 
@@ -148,6 +167,7 @@ impl Parameters for BbrParameters {
             ("loss-threshold", self.loss_threshold != third.loss_threshold),
             ("beta", self.beta != third.beta),
             ("headroom", self.headroom != third.headroom),
+            ("inherent-loss", self.inherent_loss != third.inherent_loss),
         ];
         match of_third.into_iter().find(|(_, is_set)| *is_set) {
             Some((name, _)) => {

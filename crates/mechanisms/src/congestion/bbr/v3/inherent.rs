@@ -1,0 +1,113 @@
+//! The share of packets that a path loses whatever the rate: losses of a radio link, say. Not of the
+//! draft; the idea of an inherent loss is that of WebRTC's `LossBasedBweV2`.
+
+use ontempo_foundation::Duration;
+
+use super::super::flow::Event;
+
+/// What became of so many packets is looked at together.
+const BLOCK: f64 = 50.0;
+
+/// The path has no queue where the least round trip of a block is below this factor times that of the
+/// path, and this much more, in seconds.
+const WITHOUT_QUEUE: (f64, f64) = (1.25, 0.002);
+
+/// The weight of a block, once so many have been seen; before, all weigh the same.
+const BLOCK_WEIGHT: f64 = 0.1;
+
+/// Losses are more than the inherent ones by chance alone in one of about forty: two standard
+/// deviations of a Poisson distribution.
+const DEVIATIONS: f64 = 2.0;
+
+/// The losses of blocks of packets during which the path had no queue. The estimate of a path without
+/// such losses is 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InherentLoss {
+    /// The estimate, 0 to 1.
+    share: f64,
+    blocks: u32,
+    // Of the block that is being collected.
+    delivered: f64,
+    lost: f64,
+    least_rtt: Option<Duration>,
+}
+
+impl InherentLoss {
+    /// The estimated share of packets.
+    pub(super) fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// An acknowledgement; `min_rtt` is the path's least round trip.
+    pub(super) fn on_ack(&mut self, event: &Event, min_rtt: Option<Duration>) {
+        self.delivered += event.newly;
+        self.lost += event.lost as f64;
+        self.least_rtt = [self.least_rtt, event.rtt].into_iter().flatten().min();
+        let packets = self.delivered + self.lost;
+        if packets < BLOCK {
+            return;
+        }
+        let (factor, margin) = WITHOUT_QUEUE;
+        let has_no_queue = self.least_rtt.zip(min_rtt).is_some_and(|(block, path)| {
+            block.as_secs_f64() < factor * path.as_secs_f64() + margin
+        });
+        if has_no_queue {
+            self.blocks = self.blocks.saturating_add(1);
+            let weight = (1.0 / f64::from(self.blocks)).max(BLOCK_WEIGHT);
+            self.share += weight * (self.lost / packets - self.share);
+        }
+        (self.delivered, self.lost, self.least_rtt) = (0.0, 0.0, None);
+    }
+
+    /// Whether `lost` of so many packets is more than the path loses anyway, by more than `threshold` of
+    /// them and chance.
+    pub(super) fn is_exceeded(&self, lost: f64, packets: f64, threshold: f64) -> bool {
+        let inherent = packets * self.share;
+        lost > packets * threshold + inherent + DEVIATIONS * inherent.sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ontempo_foundation::{RandomStream, Time};
+
+    use super::*;
+    use crate::recovery::Repair;
+
+    const PATH: Duration = Duration::from_millis(100);
+
+    /// The estimate after `packets`, of which a share is lost at random, with the given round trip.
+    fn estimate(share: f64, rtt: Duration, packets: u32) -> InherentLoss {
+        let mut random = RandomStream::new(7, "inherent");
+        let mut inherent = InherentLoss::default();
+        for _ in 0..packets {
+            let is_lost = random.chance(share);
+            let event = Event {
+                now: Time::ZERO,
+                newly: f64::from(!is_lost),
+                lost: is_lost.into(),
+                in_flight: 10.0,
+                rtt: (!is_lost).then_some(rtt),
+                sample: None,
+                repair: Repair::None,
+            };
+            inherent.on_ack(&event, Some(PATH));
+        }
+        inherent
+    }
+
+    #[test]
+    fn losses_without_a_queue_are_the_path_s_own_and_no_sign_of_congestion() {
+        let inherent = estimate(0.05, PATH, 5_000);
+        assert!((inherent.share() - 0.05).abs() < 0.03, "{inherent:?}");
+        assert!(!inherent.is_exceeded(5.0, 100.0, 0.02), "{inherent:?}");
+        assert!(inherent.is_exceeded(25.0, 100.0, 0.02), "{inherent:?}");
+    }
+
+    #[test]
+    fn losses_while_a_queue_stands_are_not_the_path_s_own() {
+        let inherent = estimate(0.05, PATH * 2, 5_000);
+        assert_eq!(inherent.share(), 0.0);
+        assert!(inherent.is_exceeded(5.0, 100.0, 0.02));
+    }
+}
