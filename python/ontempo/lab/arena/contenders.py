@@ -45,11 +45,14 @@ def _tcp(name: str, shown: str, congestion: str, colour: str, symbol: str) -> Co
     return Contender(name, shown, table, control=control, colour=colour, symbol=symbol)
 
 
-def _ontempo(name: str, shown: str, order: str, symbol: str) -> Contender:
-    table = f'kind = "ontempo", latency = "{{buffer}}", order = "{order}", congestion = "pert"'
+def _ontempo(
+    name: str, shown: str, order: str, symbol: str, congestion: str = '"pert"'
+) -> Contender:
+    table = f'kind = "ontempo", latency = "{{buffer}}", order = "{order}", congestion = {congestion}'
     return Contender(name, shown, table, ONTEMPO_MS, colour="pert", symbol=symbol, cost=0.017)
 
 
+_MEDIA = '"bbr", congestion-parameters = { variant = "media" }'
 _RIST = 'kind = "rist", buffer = "{buffer}"'
 _RIST_PROGRAMS = ("ristsender", "ristreceiver")
 
@@ -80,9 +83,10 @@ CONTENDERS = (
         "square-open",
     ),
     _ontempo("ontempo", "ontempo", "partial-order", "diamond"),
+    _ontempo("ontempo-bbr", "ontempo, BBR", "partial-order", "diamond-tall", _MEDIA),
     _ontempo("ontempo-in-order", "ontempo in order", "in-order", "triangle-down"),
 )
-"""`ontempo send` and PERT as shipped; its order by default is `in-order`."""
+"""`ontempo send` over PERT as shipped, whose order by default is `in-order`; and over BBR for media."""
 
 
 def named(names: Sequence[str]) -> tuple[Contender, ...]:
