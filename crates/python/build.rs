@@ -25,11 +25,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         for file in files {
             let (place, content) = (file.strip_prefix(&crates)?, fs::read(&file)?);
             let is_of_films = films.iter().any(|film| file.starts_with(film));
-            for hash in [Some(&mut whole), (!is_of_films).then_some(&mut claims)] {
-                if let Some(hash) = hash {
-                    hash.add(place.to_string_lossy().as_bytes());
-                    hash.add(&content);
-                }
+            let place = place.to_string_lossy();
+            whole.add_file(&place, &content);
+            if !is_of_films {
+                claims.add_file(&place, &content);
             }
         }
     }
@@ -43,8 +42,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+type Names<'a> = Vec<&'a str>;
+
 /// The crates, and the places of films, of `engine-sources.txt`.
-fn listed(text: &str) -> Result<(Vec<&str>, Vec<&str>), Box<dyn Error>> {
+fn listed(text: &str) -> Result<(Names<'_>, Names<'_>), Box<dyn Error>> {
     let (mut crates, mut films) = (Vec::new(), Vec::new());
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         match line.split_once(' ') {
@@ -74,6 +75,11 @@ struct Fnv(u128);
 impl Fnv {
     fn new() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    fn add_file(&mut self, place: &str, content: &[u8]) {
+        self.add(place.as_bytes());
+        self.add(content);
     }
 
     /// Adds a piece, and its length, so that pieces cannot be shifted into one another.
