@@ -48,7 +48,8 @@ def _tcp(name: str, shown: str, congestion: str, colour: str, symbol: str) -> Co
 def _ontempo(
     name: str, shown: str, order: str, symbol: str, congestion: str = '"pert"'
 ) -> Contender:
-    table = f'kind = "ontempo", latency = "{{buffer}}", order = "{order}", congestion = {congestion}'
+    flow = f'latency = "{{buffer}}", order = "{order}", congestion = {congestion}'
+    table = f'kind = "ontempo", {flow}'
     return Contender(name, shown, table, ONTEMPO_MS, colour="pert", symbol=symbol, cost=0.017)
 
 
@@ -86,7 +87,7 @@ CONTENDERS = (
     _ontempo("ontempo-bbr", "ontempo, BBR", "partial-order", "diamond-tall", _MEDIA),
     _ontempo("ontempo-in-order", "ontempo in order", "in-order", "triangle-down"),
 )
-"""`ontempo send` over PERT as shipped, whose order by default is `in-order`; and over BBR for media."""
+"""`ontempo send` over PERT as shipped, its order by default `in-order`; and over BBR for media."""
 
 
 def named(names: Sequence[str]) -> tuple[Contender, ...]:
