@@ -326,11 +326,11 @@ mod tests {
     fn every_place_of_the_model_has_a_shape_that_is_checked() {
         let shapes = Shapes::of_model();
         let all = shapes.named().map(|(_, shape, _)| shape).chain([&shapes.root]);
+        // The registry of congestion controllers checks these (`OntempoSpec::known_congestion`).
+        let of_registry = "shape: Map(Any), required: false, default: None }";
         for shape in all {
-            assert!(
-                !format!("{shape:?}").contains(": Any") && !format!("{shape:?}").contains("(Any)"),
-                "{shape:?}"
-            );
+            let shown = format!("{shape:?}").replacen(of_registry, "", 1);
+            assert!(!shown.contains(": Any") && !shown.contains("(Any)"), "{shape:?}");
         }
         assert!(
             shapes
