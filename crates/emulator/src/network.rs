@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ontempo_elements::Element;
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_network::{Departure, DropReason, Dropped, Fate, LinkStatistics, Queued, Schedule};
-use ontempo_runtime::LinkTotals;
+use ontempo_runtime::{AddressChanges, LinkTotals};
 use ontempo_scenario::Layout;
 
 use crate::ip::{self, Ends, Which};
@@ -107,8 +107,8 @@ pub(crate) struct Network {
     routes: Routes,
     /// Group of each flow.
     groups: Vec<u32>,
-    /// For each flow, when the address of its source changes, in ascending order.
-    address_changes: Vec<Vec<Time>>,
+    /// Of each flow's source.
+    address_changes: Vec<AddressChanges>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     pushed: u64,
     packets: Vec<Packet>,
@@ -149,7 +149,11 @@ impl Network {
             elements,
             routes,
             groups: layout.flows.iter().map(|flow| flow.group as u32).collect(),
-            address_changes: layout.flows.iter().map(|flow| flow.address_changes.clone()).collect(),
+            address_changes: layout
+                .flows
+                .iter()
+                .map(|flow| AddressChanges::new(&flow.address_changes))
+                .collect(),
             events: BinaryHeap::new(),
             pushed: 0,
             packets: Vec::new(),
@@ -248,38 +252,24 @@ impl Network {
                 (packet.number, packet.retransmission) =
                     numbering.number(first, &packet.bytes, packet.is_data);
             }
-        }
-        let changes = self.changes(packet_flow(ends, flows), now);
-        if changes > 0
-            && let Some(ends) = ends
-            && !ends.from.is_sink()
-        {
-            let packet = &mut self.packets[handle as usize];
-            ip::set_address(&mut packet.bytes, Which::From, ends.from.changed(changes));
+            let changes = self.address_changes[flow].before(now);
+            if packet.is_data && changes > 0 {
+                ip::set_address(&mut packet.bytes, Which::From, ends.from.changed(changes));
+            }
         }
         self.push(now, Event::Packet(handle));
-    }
-
-    /// How often the address of a flow's source has changed.
-    fn changes(&self, flow: usize, now: Time) -> u8 {
-        let changes = self.address_changes.get(flow);
-        let before = changes.map_or(0, |changes| changes.partition_point(|at| *at <= now));
-        // A scenario has at most 100.
-        u8::try_from(before).unwrap_or(u8::MAX)
     }
 
     /// Gives a packet for a flow's source, which has arrived there, the address that the source itself
     /// knows; false if it was sent to an address that is no longer the source's.
     fn translate_back(&mut self, now: Time, handle: u32) -> bool {
-        let packet = &self.packets[handle as usize];
-        let flow = packet.flow as usize;
-        if packet.is_data || self.address_changes.get(flow).is_none_or(Vec::is_empty) {
-            return true;
-        }
-        let changes = self.changes(flow, now);
         let packet = &mut self.packets[handle as usize];
+        let changes = self.address_changes.get(packet.flow as usize);
+        let Some(changes) = changes.filter(|all| !packet.is_data && !all.is_empty()) else {
+            return true;
+        };
         let Some(ends) = ip::ends(&packet.bytes) else { return true };
-        if ends.to.changes() != changes {
+        if ends.to.changes() != changes.before(now) {
             return false;
         }
         ip::set_address(&mut packet.bytes, Which::To, ends.to.changed(0));
@@ -524,11 +514,6 @@ impl Network {
         };
         self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one))).collect()
     }
-}
-
-/// The flow between these ends; `flows`, which is none, for others.
-fn packet_flow(ends: Option<Ends>, flows: usize) -> usize {
-    ends.filter(|ends| ends.from.flow() == ends.to.flow()).map_or(flows, |ends| ends.from.flow())
 }
 
 fn waiting(element: &mut Element, now: Time) -> u64 {

@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ontempo_foundation::Time;
+
 /// The /64 of all addresses: a unique local one (RFC 4193).
 pub const V6_PREFIX: [u8; 8] = [0xfd, 0x6f, 0x6e, 0x74, 0x65, 0x6d, 0x70, 0x6f];
 
@@ -114,5 +116,28 @@ impl Version {
             Self::V4 => 20,
             Self::V6 => 40,
         }
+    }
+}
+
+/// When the address of a flow's source changes, in ascending order. An address is named by the number of
+/// changes before it.
+#[derive(Clone, Debug, Default)]
+pub struct AddressChanges(Box<[Time]>);
+
+impl AddressChanges {
+    /// Changes at these times.
+    pub fn new(changes: &[Time]) -> Self {
+        Self(changes.into())
+    }
+
+    /// True if the address never changes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How often the address has changed by `now`: which address the source has.
+    pub fn before(&self, now: Time) -> u8 {
+        // A scenario has at most 100.
+        u8::try_from(self.0.partition_point(|change| *change <= now)).unwrap_or(u8::MAX)
     }
 }

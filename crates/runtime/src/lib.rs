@@ -21,7 +21,7 @@ mod spacing;
 mod standstill;
 mod tables;
 
-pub use address::{End, V6_PREFIX, Version};
+pub use address::{AddressChanges, End, V6_PREFIX, Version};
 pub use applications::{FilmSource, Message, Source};
 pub use arrivals::Arrivals;
 pub use folder::{MANIFEST, MAX_MANIFEST, REPEAT, RunFolder};

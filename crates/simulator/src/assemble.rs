@@ -23,7 +23,7 @@ use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
 use ontempo_mechanisms::srt::{MaxBandwidth, SrtParameters};
 use ontempo_media::Film;
 use ontempo_runtime::{
-    Distance, FilmSource, Pace, Prompts, Showing, Source, messages, prompts, source,
+    AddressChanges, Distance, FilmSource, Pace, Prompts, Showing, Source, messages, prompts, source,
 };
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, DeliveryKind, EcnCode, FlowGroup, PacingKind,
@@ -35,8 +35,8 @@ use ontempo_session::simulated::StreamOptions;
 use ontempo_transport::Reliability;
 
 use crate::agents::{
-    AddressChanges, Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions,
-    Ontempo, Plain, Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
+    Adu, Adus, Agent, Carried, Consumer, Ends, ExtensionSettings, Extensions, Ontempo, Plain,
+    Receiver, Rist, SenderSettings, Spaced, Srt, Tcp, Udp,
 };
 use crate::custom::CustomLaws;
 use crate::errors::SetupError;
@@ -169,10 +169,10 @@ fn agent(
         }
         None => None,
     };
+    let changes = AddressChanges::new(&flow.address_changes);
     if let (Some(film), Some(ends)) = (&film, ends) {
         let carried = Carried::new((number, route, back), film.clone(), (flow.start, stop), ends);
-        let carried = carried.with_address_changes(&flow.address_changes);
-        return Ok(Agent::Carried(Box::new(carried)));
+        return Ok(Agent::Carried(Box::new(carried.with_address_changes(changes))));
     }
     let source = |packet: Bytes, headers: Bytes| match &film {
         Some(film) => {
@@ -228,7 +228,6 @@ fn agent(
                 tcp.correct_self_induced_delay,
                 receiver(tcp.packet - headers),
             );
-            let changes = AddressChanges::new(&flow.address_changes);
             Agent::Tcp(flow_of_tcp.with_address_changes(changes))
         }
         Transport::Adu(spec) => Agent::Adu(Box::new(Adu::new(

@@ -15,9 +15,8 @@ use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::rist::RistPacket;
 use ontempo_mechanisms::srt::SrtPacket;
 use ontempo_media::{Film, Sent};
-use ontempo_runtime::{FlowTotals, Showing};
+use ontempo_runtime::{AddressChanges, FlowTotals, Showing};
 
-use super::addresses::AddressChanges;
 use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
@@ -170,8 +169,8 @@ impl Carried {
     }
 
     /// The sender's address changes at these times.
-    pub(crate) fn with_address_changes(mut self, changes: &[Time]) -> Self {
-        self.address_changes = AddressChanges::new(changes);
+    pub(crate) fn with_address_changes(mut self, changes: AddressChanges) -> Self {
+        self.address_changes = changes;
         self
     }
 

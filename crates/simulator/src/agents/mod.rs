@@ -1,6 +1,5 @@
 //! Agents: the sender and receiver at the ends of a route.
 
-mod addresses;
 mod adu;
 mod carried;
 mod consumer;
@@ -10,7 +9,6 @@ mod tcp;
 mod trains;
 mod udp;
 
-pub(crate) use addresses::AddressChanges;
 pub(crate) use adu::Adu;
 pub(crate) use carried::{Adus, Carried, Ends, Ontempo, Plain, Rist, Srt};
 pub(crate) use consumer::Consumer;

@@ -1,9 +1,9 @@
 //! A connection whose sender's address changes: it is bound to the addresses with which it began.
 
 use ontempo_foundation::Time;
+use ontempo_runtime::AddressChanges;
 
 use super::{ACK_SIZE, Tcp};
-use crate::agents::AddressChanges;
 use crate::fabric::Fabric;
 use crate::packet::Packet;
 
