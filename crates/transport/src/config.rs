@@ -290,9 +290,71 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
-    use ontempo_mechanisms::congestion::World;
+    use std::time::Instant;
+
+    use ontempo_foundation::Rate;
+    use ontempo_mechanisms::congestion::{
+        Ack, CongestionControl, CustomControl, Loss, NewReno, RenoParameters, Snapshot, Timeout,
+        World,
+    };
 
     use super::*;
+
+    const RATE: Rate = Rate::from_bits_per_sec(3_000_000);
+
+    /// NewReno that sets a rate.
+    #[derive(Clone, Debug)]
+    struct Paced(NewReno);
+
+    impl CongestionControl for Paced {
+        fn on_ack(&mut self, ack: &Ack) {
+            self.0.on_ack(ack);
+        }
+        fn on_loss(&mut self, loss: &Loss) {
+            self.0.on_loss(loss);
+        }
+        fn on_timeout(&mut self, timeout: &Timeout) {
+            self.0.on_timeout(timeout);
+        }
+        fn on_idle_restart(&mut self) {
+            self.0.on_idle_restart();
+        }
+        fn window(&self) -> Window {
+            self.0.window()
+        }
+        fn pacing_rate(&self) -> Option<Rate> {
+            Some(RATE)
+        }
+        fn snapshot(&self) -> Snapshot {
+            self.0.snapshot()
+        }
+    }
+
+    impl CustomControl for Paced {
+        fn name(&self) -> &str {
+            "paced"
+        }
+        fn boxed(&self) -> Box<dyn CustomControl> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn the_rate_of_a_programs_own_controller_is_kept_whatever_the_size_of_its_packets() {
+        let custom =
+            CustomLaw::new(|start, _| Paced(NewReno::new(start, RenoParameters::default())));
+        let configuration = Configuration { custom: Some(custom), ..Configuration::default() };
+        let (epoch, account) = (Epoch::new(), SharedAccount::default());
+        let now = Instant::now();
+        let factory = configuration.controllers(epoch, 1, account.clone());
+        let mut controller = factory.build(now, 1200);
+        for number in 0..20 {
+            controller.on_packet_sent(now, 300, number);
+        }
+        assert_eq!(account.read().rate, Some(RATE));
+        let stack = controller.metrics().pacing_rate;
+        assert_eq!(stack, Some(RATE.as_bits_per_sec() / 8));
+    }
 
     #[test]
     fn every_congestion_control_is_found_by_its_name_and_governs() {

@@ -114,8 +114,11 @@ where
 {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
         let start = Start { packet_size: Bytes::new(mtu.into()), ..self.start };
+        let mut controller = (self.make)(start);
+        let is_rate_based = controller.delivery_rates().is_some();
         let mut adapter = Adapter {
-            controller: (self.make)(start),
+            controller,
+            is_rate_based,
             start,
             pacing: self.pacing,
             correction: self.corrected.then(SelfInducedDelay::new),
@@ -154,6 +157,8 @@ struct Acked {
 #[derive(Clone)]
 pub struct Adapter<C> {
     controller: C,
+    /// Whether the mechanism has delivery rates: its rate counts packets.
+    is_rate_based: bool,
     start: Start,
     pacing: Pacing,
     /// State of the round-trip correction, if it is on.
@@ -245,8 +250,8 @@ impl<C: CongestionControl> Adapter<C> {
         SelfInducedDelay::correct(now.since(acked.first_sent), self_induced, least)
     }
 
-    /// What became of packets since the last acknowledgement is told to a mechanism with delivery
-    /// rates: first what was lost. `in_flight` are the packets before it.
+    /// Begins to report to a mechanism with delivery rates what became of packets since the last
+    /// acknowledgement: first what was lost. `in_flight` are the packets before it.
     fn begin_rates(&mut self, now: Time, in_flight: u64) -> Option<&mut DeliveryRates> {
         let rates = self.controller.delivery_rates()?;
         rates.begin(now, in_flight);
@@ -262,11 +267,15 @@ impl<C: CongestionControl> Adapter<C> {
         }
     }
 
-    /// The mechanism's rate counts packets of its start's size; a packet of another size leaves as
-    /// if it had that.
+    /// The rate that the mechanism sets. One of a mechanism with delivery rates counts packets of its
+    /// start's size: a packet of another size leaves as if it had that.
     fn own_rate(&self) -> Option<Rate> {
-        let rate = self.controller.pacing_rate()?.as_bits_per_sec() as f64;
-        Some(Rate::from_bits_per_sec(((rate * self.sent_size / self.rated_size) as u64).max(1)))
+        let rate = self.controller.pacing_rate()?;
+        if !self.is_rate_based {
+            return Some(rate);
+        }
+        let bits = rate.as_bits_per_sec() as f64 * self.sent_size / self.rated_size;
+        Some(Rate::from_bits_per_sec((bits as u64).max(1)))
     }
 
     fn write_log(&self, write: impl FnOnce(&mut Log)) {
@@ -305,13 +314,13 @@ impl<C: CongestionControl> Adapter<C> {
     }
 
     fn paced_rate(&self) -> Option<Rate> {
-        let rate = match self.pacing {
+        // Our own pacing obeys the rate of a mechanism with delivery rates.
+        let own = if self.is_rate_based { None } else { self.own_rate() };
+        let rate = own.or_else(|| match self.pacing {
             Pacing::Off => Some(Pacing::FASTEST),
-            Pacing::Stack => self.own_rate(),
-            Pacing::Window => self
-                .own_rate()
-                .or_else(|| Some(Rate::of(Bytes::new(self.window_bytes()), self.rtt.srtt()?))),
-        };
+            Pacing::Stack => None,
+            Pacing::Window => Some(Rate::of(Bytes::new(self.window_bytes()), self.rtt.srtt()?)),
+        });
         rate.map(|rate| rate.min(Pacing::FASTEST))
     }
 }
@@ -416,7 +425,7 @@ where
             if let Some(correction) = &mut self.correction {
                 correction.reset();
             }
-            if self.controller.delivery_rates().is_some() {
+            if self.is_rate_based {
                 self.lost.push(packet.number);
             }
             let loss = Loss { in_flight, ..self.loss_of(now, packet.number) };
