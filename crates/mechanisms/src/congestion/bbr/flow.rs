@@ -3,6 +3,7 @@
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
 
 use super::super::{Ack, Start};
+use super::inherent::InherentLoss;
 use super::parameters::BbrParameters;
 use crate::recovery::{DeliveryRates, RateSample, Repair};
 
@@ -74,6 +75,8 @@ pub(super) struct Flow {
     pub(super) repair: Repair,
     pub(super) idle_restart: bool,
     pub(super) reductions: u64,
+    /// What the path loses anyway, if the parameters ask for it.
+    pub(super) inherent: InherentLoss,
 }
 
 impl Flow {
@@ -103,6 +106,7 @@ impl Flow {
             repair: Repair::None,
             idle_restart: false,
             reductions: 0,
+            inherent: InherentLoss::default(),
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod filter;
 mod flow;
+mod inherent;
 mod parameters;
 #[cfg(test)]
 mod tests;

@@ -3,13 +3,10 @@
 //! Functions have the names of the draft's.
 
 mod cycle;
-mod inherent;
 mod losses;
 mod probe_rtt;
 
 use ontempo_foundation::{Duration, Time};
-
-use inherent::InherentLoss;
 
 use super::filter::RoundMaximum;
 use super::flow::{Event, Flow, MIN_PIPE};
@@ -137,8 +134,6 @@ pub(super) struct V3 {
     loss_round_delivered: u64,
     loss_round_start: bool,
     loss_in_round: bool,
-    /// Packets lost in this round, and packets of which it is known what became of them.
-    loss_round: (f64, f64),
     /// Acknowledgements of this round that found losses: about as many separate ranges.
     loss_events: u32,
     plateau: Plateau,
@@ -165,7 +160,6 @@ pub(super) struct V3 {
     probe_rtt_done: Option<Time>,
     probe_rtt_round_done: bool,
     undo: Undo,
-    inherent: InherentLoss,
 }
 
 impl V3 {
@@ -183,7 +177,6 @@ impl V3 {
             loss_round_delivered: 0,
             loss_round_start: false,
             loss_in_round: false,
-            loss_round: (0.0, 0.0),
             loss_events: 0,
             plateau: Plateau::default(),
             is_filled: false,
@@ -202,7 +195,6 @@ impl V3 {
             extra_since: Time::ZERO,
             extra_delivered: 0.0,
             extra_acked: 0.0,
-            inherent: InherentLoss::default(),
             recent_rtt: None,
             is_rtt_stale: false,
             probe_rtt_done: None,
@@ -242,12 +234,10 @@ impl V3 {
     /// UpdateOnACK.
     pub(super) fn on_ack(&mut self, flow: &mut Flow, event: &Event) {
         if flow.parameters.inherent_loss {
-            self.inherent.on_ack(event, flow.min_rtt.map(|(least, _)| least));
+            flow.inherent.on_ack(event, flow.min_rtt.map(|(least, _)| least));
         }
         self.take_losses(flow, event.now);
         self.follow_repair(flow, event.repair);
-        self.loss_round.0 += event.lost as f64;
-        self.loss_round.1 += event.lost as f64 + event.newly;
         if event.lost > 0 {
             self.loss_events += 1;
         }
@@ -300,9 +290,8 @@ impl V3 {
         if !self.loss_round_start {
             return;
         }
-        let (lost, sent) = std::mem::take(&mut self.loss_round);
         let is_congested = !flow.parameters.inherent_loss
-            || self.inherent.is_exceeded(lost, sent, flow.parameters.loss_threshold);
+            || flow.inherent.ends_round_exceeded(flow.parameters.loss_threshold);
         if self.loss_in_round && is_congested && !self.state.accelerates() {
             self.lower_short_term_bounds(flow);
         }

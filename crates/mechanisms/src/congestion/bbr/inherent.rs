@@ -3,7 +3,7 @@
 
 use ontempo_foundation::Duration;
 
-use super::super::flow::Event;
+use super::flow::Event;
 
 /// What became of so many packets is looked at together.
 const BLOCK: f64 = 50.0;
@@ -30,6 +30,8 @@ pub(super) struct InherentLoss {
     delivered: f64,
     lost: f64,
     least_rtt: Option<Duration>,
+    /// Packets lost in this round, and packets of which it is known what became of them.
+    round: (f64, f64),
 }
 
 impl InherentLoss {
@@ -43,6 +45,8 @@ impl InherentLoss {
         self.delivered += event.newly;
         self.lost += event.lost as f64;
         self.least_rtt = [self.least_rtt, event.rtt].into_iter().flatten().min();
+        self.round.0 += event.lost as f64;
+        self.round.1 += event.lost as f64 + event.newly;
         let packets = self.delivered + self.lost;
         if packets < BLOCK {
             return;
@@ -64,6 +68,12 @@ impl InherentLoss {
     pub(super) fn is_exceeded(&self, lost: f64, packets: f64, threshold: f64) -> bool {
         let inherent = packets * self.share;
         lost > packets * threshold + inherent + DEVIATIONS * inherent.sqrt()
+    }
+
+    /// A round ends: whether its losses [exceed](Self::is_exceeded) those of the path.
+    pub(super) fn ends_round_exceeded(&mut self, threshold: f64) -> bool {
+        let (lost, packets) = std::mem::take(&mut self.round);
+        self.is_exceeded(lost, packets, threshold)
     }
 }
 
