@@ -23,6 +23,9 @@ pub(crate) const CHOICE: &str = "Congestion";
 /// The table's name in the schema.
 pub(crate) const TABLE: &str = "CongestionTable";
 
+/// The name of a parameter's value in the schema.
+pub(crate) const PARAMETER: &str = "CongestionParameter";
+
 /// The table's `kind` for a controller that the Linux kernel alone has.
 pub(crate) const KERNEL: &str = "kernel";
 
@@ -155,6 +158,22 @@ impl JsonSchema for Congestion {
         json_schema!({
             "description": "A congestion controller by name, or with parameters.",
             "anyOf": [name, table],
+        })
+    }
+}
+
+/// The value of a parameter by name, in the schema; the controller says which values will do.
+pub(crate) struct ParameterValue;
+
+impl JsonSchema for ParameterValue {
+    fn schema_name() -> Cow<'static, str> {
+        PARAMETER.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A text, a number, true or false, or a list of these.",
+            "type": ["string", "number", "boolean", "array"],
         })
     }
 }

@@ -194,7 +194,7 @@ fn type_name(shape: &Shape, shapes: &Shapes) -> String {
         Shape::Either(text, table) => {
             format!("{} or {}", type_name(text, shapes), type_name(table, shapes))
         }
-        Shape::Any => "value".to_owned(),
+        Shape::Parameter | Shape::Any => "value".to_owned(),
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use ontempo_foundation::Quantity;
 use serde_json::Value as Json;
 
+use crate::congestion;
+
 /// What a value may be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
@@ -36,6 +38,8 @@ pub(crate) enum Shape {
     Tagged(Vec<Variant>),
     /// A text of the first shape, or a table of the second.
     Either(Box<Shape>, Box<Shape>),
+    /// What a congestion controller may have as a parameter.
+    Parameter,
     /// The shape of this name in [`Shapes`].
     Named(String),
     /// Unknown to this module; a test sees to it that the model holds none.
@@ -99,6 +103,7 @@ impl Shapes {
                 "MessageRate" => Shape::Unit(Quantity::MessageRate),
                 "Percent" => Shape::Unit(Quantity::Percent),
                 "QueueLimit" => Shape::Limit,
+                congestion::PARAMETER => Shape::Parameter,
                 _ => shape(definition),
             };
             (name.clone(), (shape, doc(definition)))
@@ -150,11 +155,7 @@ fn shape(schema: &Json) -> Shape {
             most: if schema["format"] == "uint32" { u64::from(u32::MAX) } else { u64::MAX },
         },
         Some("array") => Shape::List(Box::new(shape(&schema["items"]))),
-        // `true` is the schema of any value.
-        Some("object")
-            if schema["additionalProperties"].is_object()
-                || schema["additionalProperties"] == true =>
-        {
+        Some("object") if schema["additionalProperties"].is_object() => {
             Shape::Map(Box::new(shape(&schema["additionalProperties"])))
         }
         Some("object") => Shape::Table(fields(schema)),

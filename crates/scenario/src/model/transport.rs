@@ -1,5 +1,7 @@
 //! What carries a flow.
 
+use std::collections::BTreeMap;
+
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use ontempo_mechanisms::congestion::{self, CongestionName, ParameterError};
 use ontempo_mechanisms::rist::RistParameters;
@@ -8,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{TcpSpec, defaults};
-use crate::congestion::as_option;
+use crate::congestion::{ParameterValue, as_option};
 use crate::custom::CustomParameters;
 
 /// What carries a flow's packets.
@@ -84,6 +86,7 @@ pub struct OntempoSpec {
     pub congestion: String,
     /// Its parameters, by name; those that are not given have their defaults.
     #[serde(skip_serializing_if = "CustomParameters::is_empty")]
+    #[schemars(with = "BTreeMap<String, ParameterValue>")]
     pub congestion_parameters: CustomParameters,
 }
 

@@ -227,6 +227,14 @@ mod tests {
             (r#"kind = "rist", buffer = "2 h""#, "transport.buffer"),
             (r#"kind = "ontempo", latency = "2 h""#, "transport.latency"),
             (r#"kind = "ontempo", congestion = "fast""#, "congestion"),
+            (
+                r#"kind = "ontempo", congestion-parameters = { t-min = "fast" }"#,
+                "transport.congestion-parameters.t-min: ",
+            ),
+            (
+                r#"kind = "ontempo", congestion-parameters = { t-min = { of = 1 } }"#,
+                "congestion-parameters.t-min: a parameter is a text, a finite number",
+            ),
             (r#"kind = "adu""#, "transport.interval"),
             (r#"kind = "spaced", spacing = "1 ms""#, "transport.kind"),
         ] {
