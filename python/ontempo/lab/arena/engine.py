@@ -1,13 +1,19 @@
 """The simulator, of which only the table of films is kept: an arena has thousands of runs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from ontempo.lab.arena.bound import VERSION, at_most
 from ontempo.lab.engine import Engine, Scenario, Stop
 
 KEPT = ("media",)
+
+BOUND_OF = "udp"
+"""The transport in whose runs the bound of a path is computed: it has one run for all buffers."""
 
 
 class FilmEngine:
@@ -17,8 +23,8 @@ class FilmEngine:
         self.engine = engine
 
     def fingerprint(self) -> str:
-        """That of the engine, and which tables are kept."""
-        return f"{self.engine.fingerprint()} {' '.join(KEPT)}"
+        """That of the engine, and what is kept."""
+        return f"{self.engine.fingerprint()} {' '.join(KEPT)} {VERSION}"
 
     def claims_fingerprint(self) -> str:
         """That of the whole engine: an arena has films."""
@@ -41,6 +47,14 @@ class FilmEngine:
         return self.engine.too_large(scenario, runs_at_once)
 
     def run(self, scenario: Scenario, seed: int, stop: Stop) -> Mapping[str, pl.DataFrame]:
-        """Run to the end; return the tables that are kept."""
+        """Run to the end; return the tables that are kept, over UDP with the path's bound."""
         tables = self.engine.run(scenario, seed, stop)
-        return {name: tables[name] for name in KEPT}
+        kept = {name: tables[name] for name in KEPT}
+        canonical = json.loads(scenario.canonical())
+        return kept | {"media": at_most(canonical, tables)} if _has_bound(canonical) else kept
+
+
+def _has_bound(canonical: Mapping[str, Any]) -> bool:
+    flows = canonical["flows"].values()
+    kinds = {flow["transport"]["kind"] for flow in flows if flow["application"]["kind"] == "media"}
+    return kinds == {BOUND_OF}

@@ -18,12 +18,15 @@ from ontempo.lab.arena.contenders import CONTENDERS
 from ontempo.lab.arena.grid import plain_path
 from ontempo.lab.arena.groups import GROUPS, UNDECIDED
 from ontempo.lab.arena.rfc8867 import NOT_RUN
-from ontempo.lab.arena.summary import BUFFERS, Apart, both_worlds, by_class, far_apart
+from ontempo.lab.arena.summary import BUFFERS, Apart, both_worlds, bounds, by_class, far_apart
 from ontempo.lab.folder import replace_part, write_bytes, write_text
 
 LONGEST = f"{ROUND_TRIPS[-1]:g}"
 
 SHOWN = {one.name: one.shown for one in CONTENDERS}
+
+BOUND = "any sender, at most"
+"""The line of the bound (`bound.py`) in a table of contenders."""
 
 RULE = (
     f"On time: decodable, and there half a round trip + the buffer + {MARGIN_MS} ms after it was"
@@ -34,7 +37,8 @@ LEGEND = (
     "Pictures decodable on time in %, by the buffer in round trips of the path, and with each"
     f" program's default. At {LONGEST} RTT: bytes sent for each of the film, 99th percentile of the"
     " latencies of frames that arrived, freezes a minute, and the share of the time that they"
-    " last, in %. Means; each path weighs the same."
+    f" last, in %. Means; each path weighs the same. `{BOUND}`: what a sender could deliver that"
+    " knew the path beforehand and had it alone."
 )
 
 BOTH = "In both worlds: pictures decodable on time, %; simulated with ten seeds, emulated once"
@@ -103,9 +107,14 @@ HEADS = (
 
 
 def class_cells(rows: pl.DataFrame) -> list[list[str]]:
-    """A line for each contender of one class: shares by buffer, and the rest at the longest."""
+    """A line for each contender of one class: shares by buffer, and the rest at the longest.
+
+    First that of the bound, where UDP was run.
+    """
     means = by_class(rows)
     lines = []
+    if most := bounds(means):
+        lines.append([BOUND, *(share(most.get(name)) for name in BUFFERS), "", "", "", ""])
     for contender in CONTENDERS:
         of_one = {
             row["buffer"]: row

@@ -1,6 +1,6 @@
 """The results of an arena as one HTML page: a figure for each class, and its numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path as File
@@ -14,6 +14,7 @@ from ontempo.lab.arena.contenders import CONTENDERS, Contender
 from ontempo.lab.arena.output import (
     BOTH,
     BOTH_HEADS,
+    BOUND,
     HEADS,
     LEGEND,
     RULE,
@@ -24,7 +25,7 @@ from ontempo.lab.arena.output import (
     extent,
     notes,
 )
-from ontempo.lab.arena.summary import by_class, over_seeds
+from ontempo.lab.arena.summary import bounds, by_class, over_seeds
 from ontempo.lab.figure_html import figure_html
 from ontempo.lab.folder import write_text
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
@@ -120,7 +121,8 @@ def _of_class(rows: pl.DataFrame) -> list[Series]:
         lambda contender, buffer: [
             exact(value)
             for value in means.filter(contender=contender.name, buffer=buffer)["on_time"]
-        ]
+        ],
+        bounds(means),
     )
 
 
@@ -129,10 +131,11 @@ def _of_path(rows: pl.DataFrame) -> list[Series]:
         of_one = rows.filter(contender=contender.name, buffer=buffer)
         return [over_seeds(of_one)] if of_one.height else []
 
-    return _series(found)
+    return _series(found, bounds(by_class(rows)))
 
 
-def _series(found: _Found) -> list[Series]:
+def _series(found: _Found, most: Mapping[str, float]) -> list[Series]:
+    """The lines of the contenders, and that of the bound."""
     series = []
     for contender in CONTENDERS:
         points = {
@@ -144,6 +147,9 @@ def _series(found: _Found) -> list[Series]:
             series.append(
                 Series(contender.shown, contender.colour, points, symbol=contender.symbol)
             )
+    limits = {place: exact(most[name]) for place, name in PLACES.items() if name in most}
+    if limits:
+        series.append(Series(BOUND, "quiet", limits, style="dash", markers=False))
     return series
 
 

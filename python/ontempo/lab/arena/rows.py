@@ -22,6 +22,7 @@ SCHEMA: Mapping[str, Any] = {
     "seed": pl.Int64,
     "pictures": pl.Int64,
     "on_time": pl.Float64,
+    "at_most": pl.Float64,
     "sound": pl.Float64,
     "bytes": pl.Float64,
     "back": pl.Float64,
@@ -30,7 +31,9 @@ SCHEMA: Mapping[str, Any] = {
     "freezes_a_minute": pl.Float64,
     "frozen": pl.Float64,
 }
-"""Columns of the rows; shares are of 1, `bytes` and `back` of each byte of the film."""
+"""Columns of the rows; shares are of 1, `bytes` and `back` of each byte of the film.
+
+`at_most` is the share that the best sender has on time; UDP's rows have it."""
 
 PICTURES_A_MINUTE = 25.0 * 60
 LATENCIES = ("latency_p50_s", "latency_p99_s")
@@ -79,6 +82,7 @@ def measures(media: pl.DataFrame) -> dict[str, float | None]:
     return {
         "pictures": pictures,
         "on_time": summed["decodable_pictures"] / pictures,
+        "at_most": summed["at_most_pictures"] / pictures if "at_most_pictures" in summed else None,
         "sound": summed["decodable_sound"] / max(summed["sound_frames"], 1),
         "bytes": summed["wire_bytes"] / max(summed["media_bytes"], 1),
         "back": summed["back_bytes"] / max(summed["media_bytes"], 1),

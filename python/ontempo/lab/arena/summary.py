@@ -10,7 +10,16 @@ from ontempo.lab.statistics import Interval, mean_interval
 
 BUFFERS = (*(f"{times:g}" for times in ROUND_TRIPS), DEFAULT)
 
-MEASURES = ("on_time", "sound", "bytes", "back", "latency_p99_s", "freezes_a_minute", "frozen")
+MEASURES = (
+    "on_time",
+    "at_most",
+    "sound",
+    "bytes",
+    "back",
+    "latency_p99_s",
+    "freezes_a_minute",
+    "frozen",
+)
 
 RUN = ("class", "path", "film", "contender", "buffer")
 
@@ -33,6 +42,11 @@ def by_class(rows: pl.DataFrame) -> pl.DataFrame:
     means = [pl.col(name).mean() for name in MEASURES]
     keys = ["class", "contender", "buffer"]
     return by_path(rows).group_by(keys, maintain_order=True).agg(*means)
+
+
+def bounds(means: pl.DataFrame) -> dict[str, float]:
+    """The bound by buffer, of the means of one class; empty where UDP was not run."""
+    return {row["buffer"]: row["at_most"] for row in means.drop_nulls("at_most").to_dicts()}
 
 
 def over_seeds(rows: pl.DataFrame, measure: str = "on_time") -> Interval:

@@ -1,0 +1,160 @@
+"""The bound of a path: no transport has more, and it is not far where it can be known."""
+
+import json
+from pathlib import Path as File
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ontempo
+from ontempo.lab.arena import bound, contenders, films, groups, output, rows
+from ontempo.lab.arena.cells import cells_of, entry, write_scenarios
+from ontempo.lab.arena.engine import FilmEngine
+from ontempo.lab.arena.paths import Path
+from ontempo.lab.engine import NativeEngine
+
+SECONDS = 7.0
+
+UDP = contenders.named(("udp",))[0]
+
+
+def path_named(name: str) -> Path:
+    every = (path for group in groups.GROUPS for path in (*group.paths, *group.quick))
+    return next(path for path in every if path.id == name)
+
+
+def line(rate_bps: float, until_s: float = 100.0) -> bound.Line:
+    return bound.Line(np.array([0.0, until_s]), np.array([rate_bps / 8] * 2), np.zeros(2))
+
+
+def film(count: int, size: float, *, key_every: int = 1) -> list[bound.Picture]:
+    """Pictures of one size each 40 ms, with 100 ms for each."""
+    return [
+        bound.Picture(0, size, i * 0.04, i * 0.04 + 0.1, -1 if i % key_every == 0 else i - 1)
+        for i in range(count)
+    ]
+
+
+def test_a_link_that_carries_everything_bounds_nothing() -> None:
+    assert bound.most_decodable(film(50, 5000), line(1.05e6)).tolist() == [1.0] * 50
+
+
+def test_half_the_rate_carries_half_of_pictures_that_need_none() -> None:
+    kept = bound.most_decodable(film(500, 5000), line(0.5e6))
+    assert kept.mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_picture_too_large_for_its_window_takes_those_that_need_it_with_it() -> None:
+    pictures = film(50, 1000, key_every=25)
+    large = pictures[0].size * 100
+    pictures[0] = bound.Picture(0, large, 0.0, 0.1, -1)
+    kept = bound.most_decodable(pictures, line(1e6))
+    assert kept[:25].sum() == 0
+    assert kept[25:].tolist() == [1.0] * 25
+
+
+def test_what_is_carried_follows_the_steps_of_the_rate_and_goes_on_after_the_last() -> None:
+    steps = bound.Line(np.array([0.0, 1.0, 2.0]), np.array([100.0, 0.0, 50.0]), np.zeros(3))
+    assert steps.carried(np.array([0.0, 0.5, 1.5, 2.0, 4.0])).tolist() == [50, 50, 0, 100]
+
+
+def test_losses_delays_and_outages_of_a_scenario_are_those_of_its_line() -> None:
+    link = {
+        "rate": "8 Mbit/s",
+        "delay": {"kind": "uniform", "low": "50 ms", "high": "100 ms"},
+        "loss": {"kind": "gilbert", "p": 0.01, "q": 0.25},
+    }
+    capacity = pl.DataFrame(
+        {
+            "time_s": [1.0, 2.0],
+            "link": ["bottleneck", "bottleneck"],
+            "rate_bps": [0.0, 8e6],
+            "delay_s": [None, 0.02],
+            "loss": [None, 0.5],
+        },
+        schema_overrides={"delay_s": pl.Float64, "loss": pl.Float64},
+    )
+    found = bound.line_of({"topology": {"bottleneck": link}}, capacity)
+    own = 1e6 * (1 - 0.01 / 0.26)
+    assert found.rates.tolist() == pytest.approx([own, 0.0, 0.5e6])
+    assert found.delays.tolist() == [0.05, 0.05, 0.02]
+    assert found.least_delay(0.5, 1.5) == 0.05
+    assert found.least_delay(0.5, 2.5) == 0.02
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "comparison/none-100ms-0.8x",
+        "comparison/random5-20ms-2x",
+        "comparison/bursts10-300ms-1.1x",
+        "profiles/dsl",
+        "profiles/lte-driving",
+        "outage/0.2s-20ms",
+    ],
+)
+@pytest.mark.parametrize("of_film", [films.FILMS[0], films.FILMS[4]], ids=lambda one: one.name)
+def test_no_transport_has_more_pictures_on_time_than_the_bound(
+    name: str, of_film: films.Film, tmp_path: File
+) -> None:
+    one = entry(path_named(name), of_film, SECONDS)
+    write_scenarios([one], contenders.CONTENDERS, tmp_path)
+    engine = FilmEngine(NativeEngine())
+    found: dict[str, dict[str, float]] = {}
+    for contender in contenders.CONTENDERS:
+        for cell in cells_of(one, [contender], tmp_path, seeds=(1,)):
+            scenario = engine.load(cell.scenario, cell.overrides)
+            media = engine.run(scenario, 1, ontempo.CancelToken())["media"]
+            for row in rows.of_cell(media, cell, one, contender):
+                if row["buffer"] != "default":
+                    found.setdefault(row["buffer"], {})[contender.name] = row["on_time"]
+                if contender is UDP:
+                    found[row["buffer"]]["at most"] = row["at_most"]
+    assert len(found) == 3
+    most = {buffer: shares.pop("at most") for buffer, shares in found.items()}
+    for buffer, shares in found.items():
+        assert max(shares.values()) <= most[buffer] + 1e-9, (buffer, most, shares)
+    # A bound of 1 everywhere would be no bound.
+    assert not name.endswith("0.8x") or of_film is films.FILMS[0] or max(most.values()) < 1
+
+
+def test_the_bound_is_the_first_line_of_a_class_s_table() -> None:
+    rest = dict.fromkeys(rows.SCHEMA, None)
+    row = rest | {"class": "outage", "path": "p", "film": "f", "buffer": "4", "seed": 1}
+    one = row | {"contender": "udp", "on_time": 0.5, "at_most": 0.75}
+    lines = output.class_cells(pl.DataFrame([one], schema=rows.SCHEMA, orient="row"))
+    assert [line[0] for line in lines] == [output.BOUND, "UDP"]
+    assert lines[0][3] == "75.0"
+
+
+def test_the_bound_of_two_films_is_that_of_both_together(tmp_path: File) -> None:
+    text = """title = "two films"
+duration = "6 s"
+[topology]
+kind = "dumbbell"
+access = { rate = "1 Gbit/s", delay = "0 ms" }
+bottleneck = { rate = "4 Mbit/s", delay = "10 ms" }
+[flows.film]
+count = COUNT
+stop = "5 s"
+transport = { kind = "udp" }
+[flows.film.application]
+kind = "media"
+sending = "bursts"
+latency = ["1 s"]
+generate = { rate = "3 Mbit/s", duration = "5 s" }
+"""
+
+    def share(count: int) -> float:
+        file = tmp_path / f"{count}.toml"
+        file.write_text(text.replace("COUNT", str(count)), "utf-8")
+        scenario = ontempo.load(str(file))
+        result = ontempo.run(scenario, seed=1)
+        names = ("media", "frames", "capacity")
+        tables = {name: pl.DataFrame(getattr(result, name)) for name in names}
+        media = bound.at_most(json.loads(scenario.canonical()), tables)
+        return float(media["at_most_pictures"].sum()) / int(media["pictures"].sum())
+
+    assert share(1) == 1.0
+    assert 0.5 < share(2) < 0.95
