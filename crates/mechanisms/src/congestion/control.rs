@@ -163,6 +163,9 @@ pub struct Snapshot {
     pub early_responses: u64,
     /// Window reductions of any kind.
     pub reductions: u64,
+    /// What the path is estimated to bear of this flow, in data that arrive: a rate that an encoder can
+    /// be told. `None` of a controller without such an estimate, and before the first.
+    pub bears: Option<Rate>,
 }
 
 /// A congestion controller.

@@ -14,6 +14,7 @@ mod control;
 mod cubic;
 mod custom;
 mod intervals;
+mod media;
 mod newreno;
 mod parameter;
 mod pert;
@@ -32,6 +33,7 @@ pub use control::{
 pub use cubic::{Cubic, CubicParameters, Growth};
 pub use custom::{CustomControl, CustomLaw};
 pub use intervals::IntervalHistory;
+pub use media::{Media, MediaParameters};
 pub use newreno::NewReno;
 pub use parameter::{
     Field, NoParameters, Parameter, ParameterError, ParameterInfo, ParameterKind, Parameters,
@@ -84,6 +86,8 @@ registry! {
         Pert "pert" { title: "PERT", held: Box<Pert>, kernel: Some("pert") }
         /// BBR, version 3 or 1; the kernel's where TCP is emulated.
         Bbr "bbr" { title: "BBR", held: Box<Bbr>, kernel: Some("bbr") }
+        /// For media: keeps its rate where losses have another cause than a queue.
+        Media "media" { title: "media", held: Box<Media>, kernel: None }
     }
     // Those that are no struct of this module: where each runs is said with it.
     others {

@@ -169,6 +169,7 @@ impl CongestionControl for Reno {
             smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,
+            bears: None,
         }
     }
 }

@@ -245,7 +245,7 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
     let elsewhere = UnknownCongestion::not_in(World::Simulation, CongestionName::Psp).to_string();
     assert_eq!(
         elsewhere,
-        "`psp` is not simulated; there are reno, newreno, cubic, vegas, pert, bbr"
+        "`psp` is not simulated; there are reno, newreno, cubic, vegas, pert, bbr, media"
     );
     for name in CongestionName::ALL {
         let is_window = matches!(Congestion::from(name).governor(), Governor::Window(_));

@@ -247,6 +247,7 @@ impl CongestionControl for Vegas {
             smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,
+            bears: None,
         }
     }
 }

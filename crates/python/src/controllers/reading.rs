@@ -45,6 +45,7 @@ impl Reading {
             smoothed_rtt: None,
             early_responses: self.early_responses,
             reductions: self.reductions,
+            bears: None,
         }
     }
 

@@ -74,6 +74,7 @@ impl CongestionControl for FixedRate {
             smoothed_rtt: None,
             early_responses: 0,
             reductions: 0,
+            bears: None,
         }
     }
 }

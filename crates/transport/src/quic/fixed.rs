@@ -29,6 +29,7 @@ impl CongestionControl for StaticWindow {
             smoothed_rtt: None,
             early_responses: 0,
             reductions: 0,
+            bears: None,
         }
     }
 }

@@ -145,6 +145,7 @@ impl CongestionControl for Bbr {
             smoothed_rtt: None,
             early_responses: 0,
             reductions: self.flow.reductions,
+            bears: None,
         }
     }
 }

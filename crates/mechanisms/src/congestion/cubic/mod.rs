@@ -422,6 +422,7 @@ impl CongestionControl for Cubic {
             smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,
+            bears: None,
         }
     }
 }

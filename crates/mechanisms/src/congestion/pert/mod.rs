@@ -380,6 +380,7 @@ impl CongestionControl for Pert {
             smoothed_rtt: self.srtt(),
             early_responses: self.early_responses,
             reductions: self.reductions,
+            bears: None,
         }
     }
 }
