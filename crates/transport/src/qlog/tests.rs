@@ -361,7 +361,12 @@ fn fates(reliability: Reliability, lifetime: Option<Duration>) -> BTreeMap<u64, 
     network.endpoint(0).connection(id).expect("open").close(now, "enough");
     network.flush(0);
     drop(network);
-    let trace = files(&folder).into_keys().next().expect("a trace");
+    fates_in(&folder)
+}
+
+/// Those of the one trace in a folder.
+fn fates_in(folder: &Folder) -> BTreeMap<u64, Vec<String>> {
+    let trace = files(folder).into_keys().next().expect("a trace");
     let mut fates = BTreeMap::new();
     for event in &records(&fs::read(folder.0.join(trace)).expect("read"))[1..] {
         let name = event["name"].as_str().expect("a name");
