@@ -43,11 +43,16 @@ impl Failure {
     }
 
     pub(crate) fn code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.number())
+    }
+
+    /// The exit code as a number.
+    pub(crate) fn number(&self) -> u8 {
+        match self {
             Self::Input(_) => 2,
             Self::Environment(_) => 3,
             Self::Interrupted(_) => 130,
-        })
+        }
     }
 
     /// Appends the line `more`.

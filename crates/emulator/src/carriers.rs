@@ -123,10 +123,12 @@ fn ontempo(spec: &OntempoSpec, at: SocketAddr, (input, output): Inner) -> Result
         ReliabilityKind::None => "none",
     };
     let (input, output) = (format!("udp://{input}"), format!("udp://{output}"));
-    let (at, latency) = (at.to_string(), spec.latency.to_string());
+    let at = at.to_string();
     let mut send = words(&[&program, "send", "--from", &input, "--to", &at, "--insecure"]);
     send.extend(words(&["--delivery", order, "--reliability", reliability]));
-    send.extend(words(&["--latency", &latency, "--congestion", &spec.congestion]));
+    let latency = spec.latency.map(|latency| latency.to_string());
+    send.extend(latency.into_iter().flat_map(|latency| ["--latency".to_owned(), latency]));
+    send.extend(words(&["--congestion", &spec.congestion]));
     for (name, value) in spec.set_congestion() {
         send.extend(["--set-congestion".to_owned(), format!("{name}={value}")]);
     }

@@ -42,6 +42,7 @@ struct State {
     bytes: usize,
     gaps: Vec<u64>,
     overflow: Overflow,
+    input_bytes: u64,
     has_ended: bool,
     error: Option<String>,
 }
@@ -71,6 +72,7 @@ impl Backlog {
     pub fn push(&self, unit: Unit) {
         let size = unit.memory();
         let mut state = self.lock();
+        state.input_bytes += unit.data.len() as u64;
         while state.bytes + size > self.max_bytes && !state.units.is_empty() {
             if self.is_live {
                 drop_one(&mut state);
@@ -126,6 +128,11 @@ impl Backlog {
     /// Units dropped so far.
     pub fn overflow(&self) -> Overflow {
         self.lock().overflow
+    }
+
+    /// Bytes of the data of all units so far, also of those dropped.
+    pub fn input_bytes(&self) -> u64 {
+        self.lock().input_bytes
     }
 
     /// Bytes of memory that queued units take.

@@ -8,7 +8,9 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_transport::live::{Accepted, Connection, Listener, Message, ReceiveFlow, SendFlow};
-use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
+use ontempo_transport::{
+    CloseReason, ConnectionStatistics, Delivery, FlowConfig, ReceiveStatistics, Reliability,
+};
 
 use crate::error::Error;
 use crate::message::{Content, Label, REPORTS, Report, read};
@@ -56,6 +58,16 @@ pub enum ReceiverEvent<'a> {
     },
     /// A stream is received on a connection from this address.
     Receiving(SocketAddr),
+    /// A stream begins that is written in time: its latency, and that of its sender. Not with full
+    /// reliability, where each datagram is written as soon as it can be.
+    Latency {
+        /// From a datagram's arrival at the sender to its departure, without the fastest transit.
+        latency: Duration,
+        /// The sender's, and so the deadline of units.
+        of_sender: Duration,
+    },
+    /// What flows, once a second, before [`Progress`](Self::Progress).
+    Flowing(&'a Flowing),
     /// The connection from this address was lost, with the reason; the sender may connect again.
     Lost(SocketAddr, String),
     /// A unit is not a valid message; the error sentence.
@@ -66,6 +78,17 @@ pub enum ReceiverEvent<'a> {
     Progress(&'a Report, &'a ReceiveStatistics),
     /// The stream has ended or `stop` was set, and everything received has been written.
     StreamEnded(&'a Report),
+}
+
+/// What flows through a [`Receiver`].
+#[derive(Clone, Copy, Debug)]
+pub struct Flowing {
+    /// The latency of the stream; `None` with full reliability.
+    pub latency: Option<Duration>,
+    /// Bytes written to the target since the beginning of the stream.
+    pub written_bytes: u64,
+    /// The connection; `None` if it has just been closed.
+    pub connection: Option<ConnectionStatistics>,
 }
 
 /// Opens targets and receives the events of a [`Receiver`].
@@ -106,6 +129,13 @@ struct Stream {
     is_cut_short: bool,
     /// Since when no connection carries it.
     lost_at: Option<Instant>,
+}
+
+impl Stream {
+    /// Its latency, if it is written in time.
+    fn latency(&self) -> Option<Duration> {
+        (!self.is_reliable).then_some(self.latency)
+    }
 }
 
 /// How a connection ended.
@@ -330,12 +360,15 @@ impl<H: ReceiverHandler> Receiver<H> {
             stream.lost_at = None;
         }
         self.emit(ReceiverEvent::Receiving(connection.remote()))?;
+        if !is_known {
+            self.emit_latency(label.latency)?;
+        }
         let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
         let reports = match connection.open_flow(reports) {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };
-        let ended = self.receive_all(flow, &reports)?;
+        let ended = self.receive_all(connection, flow, &reports)?;
         if let Some(stream) = &mut self.stream {
             let last = flow.statistics();
             stream.before = last.map_or(stream.last_report, |last| with_flow(stream.before, &last));
@@ -346,7 +379,19 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(ended)
     }
 
-    fn receive_all(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<Ended, Error> {
+    fn emit_latency(&mut self, of_sender: Duration) -> Result<(), Error> {
+        match self.stream.as_ref().and_then(Stream::latency) {
+            Some(latency) => self.emit(ReceiverEvent::Latency { latency, of_sender }),
+            None => Ok(()),
+        }
+    }
+
+    fn receive_all(
+        &mut self,
+        over: &Connection,
+        flow: &ReceiveFlow,
+        reports: &SendFlow,
+    ) -> Result<Ended, Error> {
         let mut limit = Wall::ZERO;
         loop {
             if self.is_stopped() {
@@ -370,7 +415,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             limit = if idle { wait } else { Wall::ZERO };
             if Instant::now() >= self.progress_due {
                 self.progress_due = Instant::now() + PROGRESS;
-                self.report(flow, reports)?;
+                self.report(over, flow, reports)?;
             }
         }
     }
@@ -406,17 +451,29 @@ impl<H: ReceiverHandler> Receiver<H> {
     }
 
     /// Reports the statistics to the sender and the handler.
-    fn report(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<(), Error> {
+    fn report(
+        &mut self,
+        over: &Connection,
+        flow: &ReceiveFlow,
+        reports: &SendFlow,
+    ) -> Result<(), Error> {
         let (Some(stream), Some(now)) = (&mut self.stream, flow.statistics()) else {
             return Ok(());
         };
-        let report = with_counts(with_flow(stream.before, &now), stream.sink.counts());
+        let counts = stream.sink.counts();
+        let flowing = Flowing {
+            latency: stream.latency(),
+            written_bytes: counts.bytes,
+            connection: over.statistics(),
+        };
+        let report = with_counts(with_flow(stream.before, &now), counts);
         let missed = report.missed(&stream.last_report, stream.latency);
         stream.last_report = report;
         if let Some(missed) = missed {
             self.emit(ReceiverEvent::Missed(missed))?;
         }
         send(reports, &report);
+        self.emit(ReceiverEvent::Flowing(&flowing))?;
         self.emit(ReceiverEvent::Progress(&report, &now))
     }
 

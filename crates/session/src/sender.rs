@@ -17,6 +17,7 @@ use ontempo_transport::{
 use crate::backlog::{Backlog, Next, Overflow};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
+use crate::latency::{Latency, ShortLatency, StreamLatency};
 use crate::message::{Label, Report};
 use crate::source::Source;
 
@@ -50,8 +51,10 @@ pub struct SenderOptions {
     pub token: Token,
     /// Options of the connection; see [`configuration`](crate::configuration).
     pub transport: Options,
-    /// Target time from a datagram's arrival at the sender to its departure from the receiver.
-    pub latency: Duration,
+    /// Target time from a datagram's arrival at the sender to its departure from the receiver,
+    /// without the fastest transit between them; `None`: [by the round trip](crate::latency) that
+    /// the first connection measures.
+    pub latency: Option<Duration>,
     /// The delivery order of units.
     pub order: DeliveryOrder,
     /// Whether, and for how long, lost packets are sent again.
@@ -72,6 +75,10 @@ pub enum SenderEvent<'a> {
         /// False for the first one.
         again: bool,
     },
+    /// The latency is fixed; not with full reliability, where nothing is timed.
+    Latency(StreamLatency),
+    /// The latency holds no repair on this connection's path; once for each connection.
+    LatencyTooShort(ShortLatency),
     /// The connection was lost; the sender tries to connect again.
     Lost(&'a Closed),
     /// The source is faster than the network: units dropped since the last such event.
@@ -105,6 +112,10 @@ pub struct SenderTotals {
     pub flow: SendStatistics,
     /// Units dropped before they were sent, because the backlog was full.
     pub overflow: Overflow,
+    /// Bytes of all units of the source, also of those that were dropped.
+    pub input_bytes: u64,
+    /// The latency of the stream; `None` with full reliability.
+    pub latency: Option<Duration>,
     /// Bytes in the backlog and in the flow's send queue.
     pub waiting_bytes: u64,
     /// Connections after the first.
@@ -125,6 +136,7 @@ enum Ended {
 pub struct Sender<H> {
     options: SenderOptions,
     label: Label,
+    latency: Latency,
     backlog: Arc<Backlog>,
     source: Source,
     handler: H,
@@ -159,10 +171,12 @@ impl<H: SenderHandler> Sender<H> {
         handler: H,
     ) -> Result<Self, Error> {
         let session = u128::from(ontempo_udp::random()) << 64 | u128::from(ontempo_udp::random());
-        let label = Label { session, latency: options.latency, before: 0 };
+        let latency = Latency::new(options.latency, options.reliability);
+        let label = Label { session, latency: latency.get(), before: 0 };
         let mut sender = Self {
             options,
             label,
+            latency,
             backlog,
             source,
             handler,
@@ -193,6 +207,9 @@ impl<H: SenderHandler> Sender<H> {
         let mut session = self.first.take();
         if session.is_some() {
             self.emit(SenderEvent::Connected { again: false })?;
+            if let Some(latency) = self.latency.stream() {
+                self.emit(SenderEvent::Latency(latency))?;
+            }
         }
         while let Some(mut current) = session.take() {
             let ended = self.send_over(&mut current);
@@ -258,7 +275,9 @@ impl<H: SenderHandler> Sender<H> {
     pub fn totals(&self) -> SenderTotals {
         let flow = self.sum();
         let waiting_bytes = self.backlog.waiting() as u64 + flow.held_bytes;
-        SenderTotals { flow, overflow: self.backlog.overflow(), waiting_bytes, ..self.totals }
+        let (overflow, input_bytes) = (self.backlog.overflow(), self.backlog.input_bytes());
+        let latency = self.latency.stream().map(|stream| stream.latency);
+        SenderTotals { flow, overflow, input_bytes, latency, waiting_bytes, ..self.totals }
     }
 
     /// The event handler.
@@ -273,12 +292,13 @@ impl<H: SenderHandler> Sender<H> {
         }
     }
 
-    fn open(&self, before: u64) -> Result<Session, live::Error> {
+    fn open(&mut self, before: u64) -> Result<Session, live::Error> {
         let SenderOptions { remote, name, trust, token, transport, .. } = &self.options;
         let connection = connect(*remote, name, trust, token.clone(), transport)?;
-        let label = Label { before, ..self.label }.to_string();
+        let latency = self.latency.fix(&connection);
+        let label = Label { before, latency, ..self.label }.to_string();
         let (order, reliability) = (self.options.order, self.options.reliability);
-        Session::open(connection, FlowConfig { order, reliability, label }, self.options.latency)
+        Session::open(connection, FlowConfig { order, reliability, label }, latency)
     }
 
     /// Tries to connect until it succeeds or `give_up` has passed; `None` after `stop`.
@@ -374,7 +394,7 @@ impl<H: SenderHandler> Sender<H> {
     /// the connection is open: units may wait at the receiver for a slow player, and closing would
     /// lose them.
     fn await_final_report(&mut self, session: &mut Session) -> Result<Ended, Error> {
-        let latency = Wall::from_nanos(self.options.latency.as_nanos());
+        let latency = Wall::from_nanos(self.latency.get().as_nanos());
         let (since, mut is_reported) = (Instant::now(), false);
         while !session.report().is_some_and(|report| report.is_final) {
             if let Some(closed) = session.connection.is_closed() {
@@ -420,12 +440,15 @@ impl<H: SenderHandler> Sender<H> {
             self.now = statistics;
         }
         if let Some(report) = session.report() {
-            if let Some(missed) = report.missed(&self.totals.report, self.options.latency) {
+            if let Some(missed) = report.missed(&self.totals.report, self.latency.get()) {
                 self.emit(SenderEvent::Missed(missed))?;
             }
             self.totals.report = report;
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
+        if let Some(short) = self.latency.check(&connection) {
+            self.emit(SenderEvent::LatencyTooShort(short))?;
+        }
         let totals = self.totals();
         self.emit(SenderEvent::Progress(&totals, &connection))
     }

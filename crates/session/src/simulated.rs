@@ -19,6 +19,7 @@ use ontempo_transport::{
 };
 
 use crate::configuration;
+use crate::latency;
 use crate::message::{self, Content, Label, REPORTS, Report};
 use crate::sink::{is_usable, release};
 
@@ -57,8 +58,9 @@ const fn changes_of(address: SocketAddr) -> u8 {
 /// How the stream is sent.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
-    /// Deadline of units, and delay from the source to the receiver's output.
-    pub latency: Duration,
+    /// Deadline of units, and delay from the source to the receiver's output; `None`: by the round
+    /// trip that the first connection measures, as the sender's.
+    pub latency: Option<Duration>,
     /// The order in which units are delivered.
     pub order: DeliveryOrder,
     /// Whether, and for how long, lost packets are sent again.
@@ -171,6 +173,9 @@ impl Side {
 struct Sending {
     connection: Option<ConnectionId>,
     flow: Option<FlowId>,
+    /// Since when the round trip is measured, to choose the latency.
+    measuring: Option<Time>,
+    latency: Option<Duration>,
     /// Numbers of units in the flow, by their numbers in the stream.
     numbers: BTreeMap<u64, u64>,
     /// When it connects again.
@@ -186,6 +191,7 @@ struct Receiving {
     reports: Option<FlowId>,
     report_due: Option<Time>,
     report: Report,
+    has_begun: bool,
 }
 
 /// Both ends of a stream.
@@ -229,19 +235,22 @@ impl Stream {
         listening.map_err(|error| failed(&error))?;
         let mut random = RandomStream::new(seed, "session");
         let session = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
-        let label = Label { session, latency: options.latency, before: 0 };
+        let least = options.latency.unwrap_or(latency::LEAST);
+        let label = Label { session, latency: least, before: 0 };
         let config = FlowConfig {
             order: options.order,
             reliability: options.reliability,
             label: String::new(),
         };
-        let release = release(&config, options.latency, true);
+        let release = release(&config, least, true);
+        let sending =
+            Sending { backoff: MIN_BACKOFF, latency: options.latency, ..Sending::default() };
         let mut stream = Self {
             options,
             label,
             trust,
             sides,
-            sending: Sending { backoff: MIN_BACKOFF, ..Sending::default() },
+            sending,
             receiving: Receiving::default(),
             packetizer: Packetizer::new(PacketizerOptions::default()),
             waiting: VecDeque::new(),
@@ -290,6 +299,7 @@ impl Stream {
             self.packetizer.next_timeout(),
             self.depacketizer.next_timeout(),
             self.sending.again.unwrap_or(Time::NEVER),
+            self.sending.measuring.map_or(Time::NEVER, |since| since + latency::MEASURED_FOR),
             self.receiving.report_due.unwrap_or(Time::NEVER),
         ]
         .into_iter()
@@ -339,6 +349,11 @@ impl Stream {
         }
     }
 
+    /// The latency of the stream; `None` until it is fixed.
+    pub fn latency(&self) -> Option<Duration> {
+        self.sending.latency
+    }
+
     fn connect(&mut self, now: Time) {
         self.sending.again = None;
         match self.sides[0].touch().connect(now, RECEIVER, "receiver", &self.trust, Token::anyone())
@@ -350,6 +365,7 @@ impl Stream {
 
     fn connect_later(&mut self, now: Time) {
         (self.sending.connection, self.sending.flow) = (None, None);
+        self.sending.measuring = None;
         self.sending.numbers.clear();
         self.sending.again = Some(now + self.sending.backoff);
         self.sending.backoff = (self.sending.backoff * 2).min(MAX_BACKOFF);
@@ -369,6 +385,7 @@ impl Stream {
             if touched[1] {
                 self.receiver_events(now);
             }
+            self.open_measured(now);
             self.send_waiting(now);
             touched = self.sides.each_ref().map(|side| side.is_touched);
             if touched == [false; 2] {
@@ -398,7 +415,10 @@ impl Stream {
                 Event::Connected { connection, .. }
                     if Some(connection) == self.sending.connection =>
                 {
-                    self.open_flow(connection);
+                    match self.sending.latency {
+                        Some(_) => self.open_flow(connection),
+                        None => self.sending.measuring = Some(now),
+                    }
                 }
                 Event::FlowOpened { connection, flow, .. }
                 | Event::Readable { connection, flow } => {
@@ -415,8 +435,25 @@ impl Stream {
         }
     }
 
+    /// Fixes the latency and opens the flow as soon as the round trip is known.
+    fn open_measured(&mut self, now: Time) {
+        let (Some(id), Some(since)) = (self.sending.connection, self.sending.measuring) else {
+            return;
+        };
+        let Some(connection) = self.sides[0].endpoint.connection(id) else { return };
+        let statistics = connection.statistics();
+        let is_timed = self.options.reliability != Reliability::Full;
+        if is_timed && !latency::is_measured(&statistics, now.since(since)) {
+            return;
+        }
+        self.sending.measuring = None;
+        self.sending.latency = Some(latency::of(Some(&statistics)).latency);
+        self.open_flow(id);
+    }
+
     fn open_flow(&mut self, connection: ConnectionId) {
-        let label = Label { before: self.sending.connections, ..self.label }.to_string();
+        let latency = self.sending.latency.unwrap_or(self.label.latency);
+        let label = Label { before: self.sending.connections, latency, ..self.label }.to_string();
         let StreamOptions { order, reliability, .. } = self.options;
         let config = FlowConfig { order, reliability, label };
         let connection = self.sides[0].touch().connection(connection);
@@ -433,7 +470,8 @@ impl Stream {
             let unit = &waiting.unit;
             let is_reliable = self.options.reliability == Reliability::Full;
             let age = now.since(waiting.queued);
-            let lifetime = self.options.latency.saturating_sub(age);
+            let latency = self.sending.latency.unwrap_or(self.label.latency);
+            let lifetime = latency.saturating_sub(age);
             let numbers = &self.sending.numbers;
             let depends_on =
                 unit.dependencies.iter().filter_map(|on| numbers.get(on).copied()).collect();
@@ -457,8 +495,9 @@ impl Stream {
     fn receiver_events(&mut self, now: Time) {
         while let Some(event) = self.sides[1].endpoint.poll_event() {
             match event {
-                Event::FlowOpened { connection, flow, .. } => {
+                Event::FlowOpened { connection, flow, config } => {
                     self.receiving.stream = Some((connection, flow));
+                    self.begin_receiving(&config);
                     let config = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
                     let opened = self.sides[1].touch().connection(connection);
                     self.receiving.reports =
@@ -487,6 +526,16 @@ impl Stream {
                 Ok(Content::End { .. }) | Err(_) => {}
             }
         }
+    }
+
+    /// The receiver learns the latency from the label of the first flow.
+    fn begin_receiving(&mut self, config: &FlowConfig) {
+        let is_first = !std::mem::replace(&mut self.receiving.has_begun, true);
+        let Some(label) = config.label.parse::<Label>().ok().filter(|_| is_first) else { return };
+        self.depacketizer = Depacketizer::new(DepacketizerOptions {
+            release: release(config, label.latency, true),
+            ..DepacketizerOptions::default()
+        });
     }
 
     fn report(&mut self, now: Time) {

@@ -16,6 +16,7 @@ use ontempo_udp::{
 
 use crate::error::{Error, target};
 use crate::output::StoppableWriter;
+use crate::rtcp::is_rtcp;
 
 /// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
@@ -32,6 +33,8 @@ const NUMBER_BYTES: usize = size_of::<u64>();
 pub(crate) struct Counts {
     pub(crate) whole: u64,
     pub(crate) damaged: u64,
+    /// Bytes written.
+    pub(crate) bytes: u64,
     /// The lowest datagram number, and the highest plus 1.
     first: Option<u64>,
     next: u64,
@@ -50,6 +53,9 @@ impl Counts {
         let first = self.first.unwrap_or(if self.is_midway { restored.datagram } else { 0 });
         self.first = Some(first.min(restored.datagram));
         self.next = self.next.max(restored.datagram.saturating_add(1));
+        if is_usable(restored) {
+            self.bytes += restored.data.len() as u64;
+        }
         let count = if restored.is_whole { &mut self.whole } else { &mut self.damaged };
         // A datagram without any data was not sent on and counts as missing.
         *count += u64::from(restored.is_whole || !restored.data.is_empty());
@@ -83,6 +89,8 @@ pub enum Target {
         socket: Socket,
         /// The destination.
         to: SocketAddr,
+        /// The destination of RTCP, if it is another.
+        control: Option<SocketAddr>,
     },
     /// A byte stream: a file, a pipe, or the program itself.
     Bytes {
@@ -183,6 +191,7 @@ impl SinkCommand {
 pub(crate) struct Datagrams {
     depacketizer: StreamDepacketizer,
     to: SocketAddr,
+    control: Option<SocketAddr>,
     counts: Arc<Mutex<Counts>>,
     load: Arc<Load>,
     /// Datagrams are released at times, also after the end of the stream.
@@ -237,7 +246,8 @@ impl Protocol for Datagrams {
             if is_usable(&restored) {
                 buffer.extend_from_slice(&restored.data);
                 self.note_load();
-                return Next::Transmit(Transmit::to(self.to));
+                let control = self.control.filter(|_| is_rtcp(&restored.data));
+                return Next::Transmit(Transmit::to(control.unwrap_or(self.to)));
             }
         }
         self.note_load();
@@ -274,12 +284,13 @@ impl Sink {
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {
-            Target::Datagrams { socket, to } => {
+            Target::Datagrams { socket, to, control } => {
                 let counts = Arc::new(Mutex::new(counts));
                 let load = Arc::<Load>::default();
                 let datagrams = Datagrams {
                     depacketizer,
                     to,
+                    control,
                     counts: Arc::clone(&counts),
                     load: Arc::clone(&load),
                     is_timed: matches!(release, Release::AsArrived { .. }),

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
+use crate::rtcp::RtpSource;
 
 /// Bytes of a datagram made from a byte stream that is no transport stream: as long as seven
 /// packets of a transport stream.
@@ -25,10 +26,20 @@ const READ_BUFFER: usize = 64 << 10;
 pub enum Source {
     /// Datagrams, received by a thread until this is dropped.
     Udp(Driver<Datagrams>),
+    /// RTP and RTCP, received by two threads until this is dropped.
+    Rtp(RtpSource),
     /// A pipe or a file, read by a thread until its end.
     Stream,
     /// The program itself, which calls [`Backlog::push`] and [`Backlog::end`].
     Program,
+}
+
+/// Commands to the thread that packetizes.
+pub enum SourceCommand {
+    /// A datagram that arrived elsewhere, at this time.
+    Datagram(Time, Box<[u8]>),
+    /// Ends the source.
+    End,
 }
 
 /// Packetizes received datagrams.
@@ -46,18 +57,26 @@ impl Datagrams {
 }
 
 impl Protocol for Datagrams {
-    type Command = ();
+    type Command = SourceCommand;
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
         self.packetizer.push(datagram.received, datagram.data);
         self.push_units();
     }
 
-    /// Ends the source; the packetizer's last units are queued first.
-    fn handle_command(&mut self, _: Time, (): ()) {
-        self.packetizer.finish();
-        self.push_units();
-        self.backlog.end(None);
+    /// At the end the packetizer's last units are queued first.
+    fn handle_command(&mut self, _: Time, command: SourceCommand) {
+        match command {
+            SourceCommand::Datagram(arrived, data) => {
+                self.packetizer.push(arrived, &data);
+                self.push_units();
+            }
+            SourceCommand::End => {
+                self.packetizer.finish();
+                self.push_units();
+                self.backlog.end(None);
+            }
+        }
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -85,6 +104,17 @@ impl Source {
         Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
     }
 
+    /// Packetizes the RTP received at the first socket and the RTCP at the second into `backlog`.
+    /// What is no RTCP there, or longer than 1,500 bytes, is ignored.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn rtp(sockets: (Socket, Socket), backlog: &Arc<Backlog>) -> io::Result<Self> {
+        let packetizer = Packetizer::new(PacketizerOptions::default());
+        let datagrams = Datagrams { packetizer, backlog: Arc::clone(backlog) };
+        Ok(Self::Rtp(RtpSource::spawn(sockets, datagrams)?))
+    }
+
     /// Reads a file or a pipe to its end and packetizes it into `backlog`; with `realtime` at the
     /// rate of the stream's program clock reference (PCR). `name` is for error messages.
     ///
@@ -109,7 +139,8 @@ impl Source {
     /// Ends the source now; queued units are still sent.
     pub(crate) fn end(&self, backlog: &Backlog) {
         match self {
-            Self::Udp(driver) if driver.command(()).is_ok() => {}
+            Self::Udp(driver) if driver.command(SourceCommand::End).is_ok() => {}
+            Self::Rtp(source) if source.media.command(SourceCommand::End).is_ok() => {}
             _ => backlog.end(None),
         }
     }

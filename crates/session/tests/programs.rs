@@ -81,7 +81,7 @@ fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
         trust,
         token: if token.is_empty() { Token::anyone() } else { Token::new(token).expect("short") },
         transport: transport(),
-        latency: Duration::from_millis(200),
+        latency: Some(Duration::from_millis(200)),
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Full,
         give_up: Wall::from_secs(5),

@@ -353,8 +353,8 @@ impl Trace {
         });
     }
 
-    /// An event of a unit: `queued`, `arrived`, `dropped`, or `delivered` to the
-    /// program. `more` has further fields.
+    /// An event of a unit: `queued`; then one of `arrived`, `dropped` and `unknown`; or `delivered`
+    /// to the program. `more` has further fields.
     pub(crate) fn unit(&self, now: Time, what: &str, flow: FlowId, id: u64, more: &[(&str, u64)]) {
         self.with(|writing| {
             let mut data = json!({ "flow": flow.number, "outgoing": flow.outgoing, "unit": id });

@@ -14,10 +14,19 @@ use ontempo_udp::Dscp;
 pub(crate) enum Place {
     /// Datagrams at this address; its host may be missing.
     Udp(String),
+    /// RTP at this address; its host may be missing. RTCP has the next port.
+    Rtp(String),
     /// Standard input or output.
     Pipe,
     /// A file.
     File(PathBuf),
+}
+
+impl Place {
+    /// True for datagrams of the network, which cannot wait.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, Self::Udp(_) | Self::Rtp(_))
+    }
 }
 
 impl FromStr for Place {
@@ -27,19 +36,30 @@ impl FromStr for Place {
         if text == "-" {
             return Ok(Self::Pipe);
         }
+        let port = |address: &str| address.rsplit_once(':')?.1.parse::<u16>().ok();
         if let Some(address) = text.strip_prefix("udp://") {
-            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-            return match port {
+            return match port(address) {
                 Some(_) => Ok(Self::Udp(address.to_owned())),
                 None => Err("a port is missing: write udp://127.0.0.1:5000".to_owned()),
             };
         }
+        if let Some(address) = text.strip_prefix("rtp://") {
+            // RTCP needs the port after it.
+            return match port(address) {
+                Some(port) if (1..u16::MAX).contains(&port) => Ok(Self::Rtp(address.to_owned())),
+                _ => Err("write a port from 1 to 65534, as in rtp://127.0.0.1:5004; RTCP has the \
+                          port after it"
+                    .to_owned()),
+            };
+        }
         match text.split_once("://") {
             Some(("file", path)) => Ok(Self::File(path.into())),
-            Some((scheme, _)) => {
-                Err(format!("`{scheme}` is not known: write udp://HOST:PORT, - or a file"))
+            Some((scheme, _)) => Err(format!(
+                "`{scheme}` is not known: write udp://HOST:PORT, rtp://HOST:PORT, - or a file"
+            )),
+            None if text.is_empty() => {
+                Err("write udp://HOST:PORT, rtp://HOST:PORT, - or a file".to_owned())
             }
-            None if text.is_empty() => Err("write udp://HOST:PORT, - or a file".to_owned()),
             None => Ok(Self::File(text.into())),
         }
     }
@@ -165,7 +185,8 @@ impl Admission {
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// The source: udp://:PORT or udp://ADDRESS:PORT, a file, or - for standard input
+    /// The source: udp://:PORT or udp://ADDRESS:PORT, rtp:// for RTP with RTCP at the next port, a
+    /// file, or - for standard input
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Place,
     /// The receiver: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or a name or
@@ -186,12 +207,13 @@ pub(crate) struct Send {
     /// Delivery order of units
     #[arg(long, value_name = "ORDER", default_value = "in-order")]
     pub(crate) delivery: OrderArgument,
-    /// Reliability; default: full for files and pipes, deadline for udp://
+    /// Reliability; default: full for files and pipes, deadline for udp:// and rtp://
     #[arg(long, value_name = "KIND")]
     pub(crate) reliability: Option<Repair>,
-    /// Deadline of units, and delay from the source to the receiver's output
-    #[arg(long, value_name = "TIME", default_value = "200 ms", value_parser = latency)]
-    pub(crate) latency: Duration,
+    /// Deadline of units, and delay from the source to the receiver's output, without the fastest
+    /// transit; default: four times the measured round trip, 120 ms to 5 s
+    #[arg(long, value_name = "TIME", value_parser = latency)]
+    pub(crate) latency: Option<Duration>,
     #[command(flatten)]
     pub(crate) congestion: Control,
     /// DSCP of the packets: 0 to 63, or a name such as af41
@@ -209,7 +231,7 @@ pub(crate) struct Send {
     /// Write a trace (qlog) of each connection into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// Print a JSON document a second, one per line
+    /// Print events, and figures each second, as JSON documents, one a line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -219,7 +241,8 @@ pub(crate) struct Receive {
     /// Port to listen at, on all addresses of this machine or on one
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: String,
-    /// The target: udp://HOST:PORT, a file, or - for standard output
+    /// The target: udp://HOST:PORT, rtp://HOST:PORT with RTCP to the next port, a file, or - for
+    /// standard output
     #[arg(long, value_name = "SINK")]
     pub(crate) to: Place,
     /// File of certificate and key (PEM), created if missing; default: a new certificate at each
@@ -231,7 +254,7 @@ pub(crate) struct Receive {
     /// Replace the file of --to if it exists
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Delay from the source to the output; default: the sender's --latency
+    /// Delay from the source to the output, without the fastest transit; default: the sender's
     #[arg(long, value_name = "TIME", value_parser = latency)]
     pub(crate) latency: Option<Duration>,
     /// Exit after the first stream, as with a file or pipe
@@ -246,7 +269,7 @@ pub(crate) struct Receive {
     /// Write a trace (qlog) of each connection into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// Print a JSON document a second, one per line
+    /// Print events, and figures each second, as JSON documents, one a line
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration as Wall;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_place::Output;
 use ontempo_session::message::Report;
 use ontempo_session::{
-    Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
+    Error, Flowing, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
 };
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
@@ -21,13 +21,14 @@ use ontempo_udp::SocketOptions;
 use rustix::io::Errno;
 use serde_json::json;
 
+use super::documents::{Counters, Documents, Meter, with};
 use super::status_line::StatusLine;
 use super::{EXAMPLE_PORT, configuration, failure};
 use crate::access::{Admitted, admitted, qr};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
-use crate::output::{emit, write_stderr};
+use crate::output::write_stderr;
 use crate::place::output_failure;
 use crate::signals::{is_stopped, stop_flag};
 
@@ -37,23 +38,31 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
             "--json and --to - both use standard output: write to a file".to_owned(),
         ));
     }
+    let documents = Documents::new(arguments.json);
+    let done = run(arguments, documents);
+    documents.fail(&done);
+    done
+}
+
+fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure> {
     check_target(arguments)?;
     let stop = stop_flag()?;
     let identity = identity(arguments.identity.as_deref())?;
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let configuration = configuration(arguments.qlog.as_deref())?;
+    let configuration = configuration(arguments.qlog.as_deref(), documents)?;
     let options = Options { socket, configuration, ..Options::default() };
     let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, socket)?;
     let admitted = admitted(&arguments.admission)?;
     let listener = Listener::new(socket, &identity, admitted.token.clone(), &options)
         .map_err(|error| failure(Error::Transport(error)))?;
-    let status = StatusLine::new(arguments.json);
+    let status = StatusLine::new(documents);
     announce(arguments, &status, &admitted, (listener.local(), identity.fingerprint()))?;
-    let is_file = !matches!(arguments.to, Place::Udp(_));
+    let is_file = !arguments.to.is_live();
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
     let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
-    let handler = OutputHandler { arguments, status, failed: None };
+    let (meter, flowing) = (Meter::new(), None);
+    let handler = OutputHandler { arguments, status, is_once: once, meter, flowing, failed: None };
     let mut receiver = Receiver::new(listener, options, handler);
     let ended = receiver.run();
     let handler = receiver.handler();
@@ -76,7 +85,7 @@ fn check_target(arguments: &Arguments) -> Result<(), Failure> {
             let is_file = place(path, arguments.overwrite)?.is_some_and(|place| place.is_file());
             if is_file && !arguments.overwrite { Err(exists(path)) } else { Ok(()) }
         }
-        Place::Udp(_) | Place::Pipe if arguments.overwrite => {
+        Place::Udp(_) | Place::Rtp(_) | Place::Pipe if arguments.overwrite => {
             Err(Failure::Input("--overwrite: --to names no file".to_owned()))
         }
         _ => Ok(()),
@@ -97,13 +106,12 @@ fn announce(
     let url = admitted.url(local, fingerprint, false);
     if arguments.json {
         let document = json!({
-            "event": "listening",
             "local": local.to_string(),
             "fingerprint": fingerprint.to_string(),
             "url": url.to_string(),
             "anyone": admitted.is_anyone(),
         });
-        emit(&document.to_string())?;
+        status.documents.emit("listening", document)?;
     } else {
         status.message(&format!("listening at {local}, fingerprint {fingerprint}"));
         let invitation = admitted.invitation("ontempo send --from ... --to", &url);
@@ -139,6 +147,10 @@ const NEW_FILE: u32 = 0o666;
 struct OutputHandler<'a> {
     arguments: &'a Arguments,
     status: StatusLine,
+    /// One stream is received: its sender alone may come back.
+    is_once: bool,
+    meter: Meter,
+    flowing: Option<Flowing>,
     /// Set if the target cannot be opened, or the output is closed.
     failed: Option<Failure>,
 }
@@ -161,8 +173,18 @@ impl ReceiverHandler for OutputHandler<'_> {
                 self.status.connection(&format!("receiving from {remote}"));
             }
             ReceiverEvent::Lost(remote, reason) => {
-                self.status.connection(&format!("lost {remote}: {reason}"));
+                let waits = if self.is_once {
+                    format!("waiting for it for up to {} (--give-up)", self.arguments.give_up)
+                } else {
+                    "waiting for a sender".to_owned()
+                };
+                self.status.connection(&format!("lost {remote}: {reason}; {waits}"));
             }
+            ReceiverEvent::Latency { latency, of_sender } => {
+                let written = self.latency(latency, of_sender);
+                return self.done(written);
+            }
+            ReceiverEvent::Flowing(flowing) => self.flowing = Some(*flowing),
             ReceiverEvent::Unreadable(what) => {
                 self.status.warn(&format!("a unit cannot be read: {what}"));
             }
@@ -194,7 +216,42 @@ impl OutputHandler<'_> {
         }
     }
 
-    fn progress(&self, report: &Report, now: &ReceiveStatistics) -> Result<(), Failure> {
+    fn latency(&mut self, latency: Duration, of_sender: Duration) -> Result<(), Failure> {
+        self.status.connection(&format!("latency {latency}"));
+        if latency < of_sender {
+            self.status.warn(&format!(
+                "--latency {latency} is less than the sender's {of_sender}: what arrives later than \
+                 {latency} is left out; without --latency the sender's counts"
+            ));
+        }
+        let fields = json!({
+            "latency_s": latency.as_secs_f64(),
+            "latency_of_sender_s": of_sender.as_secs_f64(),
+        });
+        self.status.documents.emit("latency", fields)
+    }
+
+    /// Figures of the connection and the target, with rates of the time since the last ones.
+    fn flow(&mut self, report: &Report) -> serde_json::Value {
+        let flowing = self.flowing.as_ref();
+        let over = flowing.and_then(|flowing| flowing.connection);
+        let (all, lost) = report.datagrams();
+        let counters = Counters {
+            input: over.map_or(0, |over| over.bytes_received),
+            output: flowing.map_or(0, |flowing| flowing.written_bytes),
+            lost,
+            all,
+        };
+        let latency = flowing.and_then(|flowing| flowing.latency);
+        let fields = json!({
+            "latency_s": latency.map(Duration::as_secs_f64),
+            "round_trip_s": over.and_then(|over| over.clock_round_trip).map(Duration::as_secs_f64),
+            "written_bytes": counters.output,
+        });
+        with(fields, self.meter.rates(Instant::now(), counters))
+    }
+
+    fn progress(&mut self, report: &Report, now: &ReceiveStatistics) -> Result<(), Failure> {
         let line = format!(
             "{:.2} Mbit/s, {} units, {} late, {} dropped, delay {} to {}, jitter {}",
             now.throughput.as_mbit_per_sec(),
@@ -205,9 +262,7 @@ impl OutputHandler<'_> {
             now.delay.max,
             now.delay.mean_jitter(),
         );
-        let document = json!({
-            "event": "figures",
-            "seconds": self.status.started.elapsed().as_secs_f64(),
+        let figures = json!({
             "throughput_bps": now.throughput.as_bits_per_sec(),
             "min_delay_s": now.delay.min.as_secs_f64(),
             "mean_jitter_s": now.delay.mean_jitter().as_secs_f64(),
@@ -216,12 +271,13 @@ impl OutputHandler<'_> {
             "held_bytes": now.held_bytes,
             "stream": report,
         });
-        self.status.show(&line, &document)
+        let flow = self.flow(report);
+        self.status.show(&line, with(figures, flow))
     }
 
     fn totals(&mut self, report: &Report) -> Result<(), Failure> {
-        if self.arguments.json {
-            return emit(&json!({ "event": "totals", "stream": report }).to_string());
+        if self.status.documents.is_on() {
+            return self.status.documents.emit("totals", json!({ "stream": report }));
         }
         self.status.connection(&format!(
             "received {} units, {} bytes: {} late, {} dropped; {} datagrams undamaged, {} \
@@ -242,7 +298,12 @@ fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
     match to {
         Place::Udp(address) => {
             let to = resolve(address, "--to udp://")?;
-            Ok(Target::Datagrams { socket: socket_for(to)?, to })
+            Ok(Target::Datagrams { socket: socket_for(to)?, to, control: None })
+        }
+        Place::Rtp(address) => {
+            let to = resolve(address, "--to rtp://")?;
+            let control = SocketAddr::new(to.ip(), to.port().saturating_add(1));
+            Ok(Target::Datagrams { socket: socket_for(to)?, to, control: Some(control) })
         }
         Place::Pipe => {
             // Without the buffer of the standard library: bytes count as written when they are.

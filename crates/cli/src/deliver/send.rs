@@ -5,8 +5,10 @@ use std::io;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration as Wall;
+use std::time::{Duration as Wall, Instant};
 
+use ontempo_foundation::Duration;
+use ontempo_session::latency::ShortLatency;
 use ontempo_session::{
     Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source,
 };
@@ -15,18 +17,26 @@ use ontempo_transport::{Configuration, ConnectionStatistics, Trust};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
+use super::documents::{Counters, Documents, Meter, with};
 use super::status_line::StatusLine;
+use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
 use crate::access::Destination;
 use crate::address::{resolve, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
-use crate::output::emit;
 use crate::signals::stop_flag;
 
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let documents = Documents::new(arguments.json);
+    let done = run(arguments, documents);
+    documents.fail(&done);
+    done
+}
+
+fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
-    let is_live = matches!(arguments.from, Place::Udp(_));
+    let is_live = arguments.from.is_live();
     let destination = Destination::read(&arguments.to, "--to: ")?;
     let trust = destination.trust(arguments.fingerprint, || other_trust(arguments))?;
     let token = destination.token(&arguments.credentials)?;
@@ -34,7 +44,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
         congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
-        ..configuration(arguments.qlog.as_deref())?
+        ..configuration(arguments.qlog.as_deref(), documents)?
     };
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let max_bytes = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);
@@ -52,21 +62,31 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
-    let status = StatusLine::new(arguments.json);
-    let handler = OutputHandler { status, to: remote.to_string(), failed: None };
+    let handler = OutputHandler {
+        status: StatusLine::new(documents),
+        to: remote.to_string(),
+        lost_at: None,
+        give_up: arguments.give_up,
+        meter: Meter::new(),
+        source: SourceWatch::new(&arguments.from),
+        failed: None,
+    };
     let mut sender = Sender::connect(options, backlog, source, handler).map_err(failure)?;
     let done = sender.run();
     let totals = sender.totals();
     let is_stopped = sender.is_stopped();
     let handler = sender.handler();
     handler.status.end();
-    handler.totals(arguments.json, &totals)?;
+    handler.totals(&totals)?;
     if let Some(failed) = handler.failed.take() {
         return Err(failed);
     }
     done.map_err(failure)?;
     if is_stopped && !is_live {
-        return Err(Failure::Interrupted("interrupted before the end of the source".to_owned()));
+        return Err(Failure::Interrupted(
+            "interrupted before the end of the source: the receiver has only its beginning"
+                .to_owned(),
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -88,6 +108,12 @@ fn source(from: &Place, backlog: &Arc<Backlog>, realtime: bool) -> Result<Source
                 socket_at(address, "--from udp://", EXAMPLE_PORT, SocketOptions::default())?;
             Source::datagrams(socket, backlog)
         }
+        Place::Rtp(address) => {
+            let bind = |address: &str| {
+                socket_at(address, "--from rtp://", EXAMPLE_PORT, SocketOptions::default())
+            };
+            Source::rtp((bind(address)?, bind(&next_port(address))?), backlog)
+        }
         Place::Pipe => Source::bytes(io::stdin(), "standard input", backlog, realtime),
         Place::File(path) => {
             let name = path.display().to_string();
@@ -100,11 +126,24 @@ fn source(from: &Place, backlog: &Arc<Backlog>, realtime: bool) -> Result<Source
     started.map_err(environment)
 }
 
+/// The address with the next port: that of RTCP (RFC 3550, section 11).
+fn next_port(address: &str) -> String {
+    let (host, port) = address.rsplit_once(':').unwrap_or(("", address));
+    let next = port.parse::<u16>().unwrap_or_default().saturating_add(1);
+    format!("{host}:{next}")
+}
+
 /// Writes events to the terminal.
 struct OutputHandler {
     status: StatusLine,
     /// The receiver.
     to: String,
+    /// Since when there is no connection.
+    lost_at: Option<Instant>,
+    /// How long it is tried to connect again.
+    give_up: Duration,
+    meter: Meter,
+    source: SourceWatch,
     /// Set if the output is closed.
     failed: Option<Failure>,
 }
@@ -117,13 +156,29 @@ impl SenderHandler for OutputHandler {
                 self.status.message(&format!("connected to {to}"));
             }
             SenderEvent::Connected { again: true } => {
-                self.status.connection(&format!("connected to {to} again"));
+                let away = self.lost_at.take().map_or(0.0, |at| at.elapsed().as_secs_f64());
+                self.status.connection(&format!("connected to {to} again, after {away:.1} s"));
             }
+            SenderEvent::Latency(latency) => {
+                let fields = json!({
+                    "latency_s": latency.latency.as_secs_f64(),
+                    "round_trip_s": latency.round_trip.map(Duration::as_secs_f64),
+                });
+                self.status.message(&latency.to_string());
+                let written = self.status.documents.emit("latency", fields);
+                return self.done(written);
+            }
+            SenderEvent::LatencyTooShort(short) => self.status.warn(&too_short(&short)),
             SenderEvent::Lost(reason) => {
-                self.status.connection(&format!("lost {to}: {reason}; reconnecting"));
+                self.lost_at = Some(Instant::now());
+                let give_up = self.give_up;
+                self.status.connection(&format!(
+                    "lost {to}: {reason}; reconnecting, for up to {give_up} (--give-up)"
+                ));
             }
             SenderEvent::Overflow(dropped) => self.status.warn(&format!(
-                "the source is faster than the network: {} units of {} bytes dropped",
+                "the source is faster than the network: {} units of {} bytes dropped before they \
+                 were sent; lower the encoder's bit rate, or, if it sends in bursts, raise --buffer",
                 dropped.units, dropped.bytes
             )),
             SenderEvent::Missed(sentence) => self.status.warn(&sentence),
@@ -132,7 +187,10 @@ impl SenderHandler for OutputHandler {
                 .message("all units acknowledged; waiting until the receiver has written them"),
             SenderEvent::Unreported => {
                 self.status
-                    .message("all units acknowledged, but the receiver sent no final report");
+                    .message(
+                        "all units acknowledged, but the receiver sent no final report: look there \
+                         for what it has written",
+                    );
             }
             SenderEvent::Progress(totals, connection) => return self.progress(totals, connection),
             // The enum is non-exhaustive.
@@ -144,6 +202,9 @@ impl SenderHandler for OutputHandler {
 
 impl OutputHandler {
     fn progress(&mut self, all: &SenderTotals, over: &ConnectionStatistics) -> ControlFlow<()> {
+        self.source.check(Instant::now(), all.input_bytes).into_iter().for_each(|sentence| {
+            self.status.warn(&sentence);
+        });
         let line = format!(
             "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost",
             all.flow.units,
@@ -154,7 +215,19 @@ impl OutputHandler {
             over.packets_lost,
             over.packets_sent + over.packets_lost,
         );
-        match self.status.show(&line, &self.document("figures", all, Some(over))) {
+        let counters = Counters {
+            input: all.input_bytes,
+            output: over.bytes_sent,
+            lost: over.packets_lost,
+            all: over.packets_sent + over.packets_lost,
+        };
+        let rates = self.meter.rates(Instant::now(), counters);
+        let written = self.status.show(&line, with(figures(all, Some(over)), rates));
+        self.done(written)
+    }
+
+    fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
+        match written {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
                 self.failed = Some(failure);
@@ -163,34 +236,9 @@ impl OutputHandler {
         }
     }
 
-    fn document(
-        &self,
-        event: &str,
-        all: &SenderTotals,
-        over: Option<&ConnectionStatistics>,
-    ) -> serde_json::Value {
-        json!({
-            "event": event,
-            "seconds": self.status.started.elapsed().as_secs_f64(),
-            "units": all.flow.units,
-            "bytes": all.flow.bytes,
-            "arrived_units": all.flow.arrived,
-            "dropped_units": all.flow.dropped,
-            "overflow_units": all.overflow.units,
-            "overflow_bytes": all.overflow.bytes,
-            "waiting_bytes": all.waiting_bytes,
-            "reconnected": all.reconnected,
-            "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
-            "packets_lost": over.map(|over| over.packets_lost),
-            "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
-            "window_bytes": over.map(|over| over.window.get()),
-            "receiver": all.report,
-        })
-    }
-
-    fn totals(&self, as_json: bool, all: &SenderTotals) -> Result<(), Failure> {
-        if as_json {
-            return emit(&self.document("totals", all, None).to_string());
+    fn totals(&self, all: &SenderTotals) -> Result<(), Failure> {
+        if self.status.documents.is_on() {
+            return self.status.documents.emit("totals", figures(all, None));
         }
         let (datagrams, wrong) = all.report.datagrams();
         self.status.message(&format!(
@@ -199,7 +247,7 @@ impl OutputHandler {
              were missing or damaged, {} units were late; {} reconnections",
             all.flow.units,
             all.flow.bytes,
-            self.status.started.elapsed().as_secs_f64(),
+            self.status.documents.started.elapsed().as_secs_f64(),
             all.flow.arrived,
             all.flow.dropped,
             all.overflow.units,
@@ -209,4 +257,37 @@ impl OutputHandler {
         ));
         Ok(())
     }
+}
+
+/// The figures of both documents; those of the connection are missing in the totals.
+fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_json::Value {
+    json!({
+        "units": all.flow.units,
+        "bytes": all.flow.bytes,
+        "input_bytes": all.input_bytes,
+        "arrived_units": all.flow.arrived,
+        "dropped_units": all.flow.dropped,
+        "overflow_units": all.overflow.units,
+        "overflow_bytes": all.overflow.bytes,
+        "waiting_bytes": all.waiting_bytes,
+        "reconnected": all.reconnected,
+        "latency_s": all.latency.map(Duration::as_secs_f64),
+        "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
+        "packets_lost": over.map(|over| over.packets_lost),
+        "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
+        "window_bytes": over.map(|over| over.window.get()),
+        "receiver": all.report,
+    })
+}
+
+/// The sentence for a latency that holds no repair.
+fn too_short(short: &ShortLatency) -> String {
+    let ShortLatency { latency, round_trip } = short;
+    let (needed, advised) = (short.needed(), short.advised());
+    format!(
+        "a latency of {latency} holds no repair on this path, whose round trip is {:.0} ms: a lost \
+         packet is sent again after {needed} at the earliest, so what is lost stays missing; start \
+         with --latency \"{advised}\"",
+        round_trip.as_secs_f64() * 1e3,
+    )
 }

@@ -7,43 +7,49 @@ use indicatif::ProgressBar;
 use ontempo_foundation::printable;
 use serde_json::Value;
 
+use super::documents::Documents;
 use crate::failure::Failure;
 use crate::limited::{LineLimit, SENTENCES, Share};
-use crate::output::{emit, write_stderr};
+use crate::output::write_stderr;
 
 /// Lines about connections: a peer with the token can make as many as it likes.
 const CONNECTIONS: Share = Share { burst: 64, interval: Wall::from_secs(1) };
 
 /// JSON lines on standard output, or a status line that is refreshed on the terminal.
 pub(super) struct StatusLine {
-    json: bool,
+    pub(super) documents: Documents,
     bar: Option<ProgressBar>,
     warnings: LineLimit,
     refusals: LineLimit,
     connections: LineLimit,
-    pub(super) started: Instant,
 }
 
 impl StatusLine {
-    pub(super) fn new(json: bool) -> Self {
-        let is_terminal = !json && std::io::stderr().is_terminal();
-        let started = Instant::now();
+    pub(super) fn new(documents: Documents) -> Self {
+        let is_terminal = !documents.is_on() && std::io::stderr().is_terminal();
+        let started = documents.started;
         let bar = is_terminal.then(ProgressBar::new_spinner);
         let [warnings, refusals] = [(); 2].map(|()| LineLimit::new(started, SENTENCES));
         let connections = LineLimit::new(started, CONNECTIONS);
-        Self { json, bar, warnings, refusals, connections, started }
+        Self { documents, bar, warnings, refusals, connections }
     }
 
-    pub(super) fn show(&self, line: &str, document: &Value) -> Result<(), Failure> {
+    /// Shows a line, or writes the figures.
+    pub(super) fn show(&self, line: &str, figures: Value) -> Result<(), Failure> {
         if let Some(bar) = &self.bar {
             bar.set_message(line.to_owned());
             bar.tick();
         }
-        if self.json { emit(&document.to_string()) } else { Ok(()) }
+        self.documents.emit("figures", figures)
     }
 
     /// Writes a message to standard error, on one line: parts of it may be the peer's.
     pub(super) fn message(&self, sentence: &str) {
+        self.write("note", sentence);
+    }
+
+    fn write(&self, event: &str, sentence: &str) {
+        self.documents.say(event, sentence);
         let sentence = &printable(sentence);
         match &self.bar {
             Some(bar) => bar.suspend(|| write_stderr(sentence)),
@@ -54,13 +60,13 @@ impl StatusLine {
     /// Writes a warning, unless there are too many.
     pub(super) fn warn(&mut self, sentence: &str) {
         let lines = self.warnings.lines(Instant::now(), "failures", sentence);
-        lines.iter().for_each(|line| self.message(line));
+        lines.iter().for_each(|line| self.write("warning", line));
     }
 
     /// Writes that a client was refused, unless that happens too often.
     pub(super) fn refused(&mut self, sentence: &str) {
         let lines = self.refusals.lines(Instant::now(), "refusals", sentence);
-        lines.iter().for_each(|line| self.message(line));
+        lines.iter().for_each(|line| self.write("refused", line));
     }
 
     /// Writes what became of a sender's connection, unless that happens too often.

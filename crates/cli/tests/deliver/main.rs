@@ -3,7 +3,9 @@
 mod admission;
 #[path = "../common/mod.rs"]
 mod common;
+mod json;
 mod relay;
+mod rtp;
 mod video;
 mod whole;
 

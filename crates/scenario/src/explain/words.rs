@@ -330,7 +330,9 @@ fn transport(transport: &Transport) -> String {
         }
         Transport::Adu(spec) => adu(spec),
         Transport::Ontempo(spec) => {
-            format!("ontempo, latency {}, {}", spec.latency, spec.congestion)
+            let latency = spec.latency.map(|latency| format!("latency {latency}"));
+            let latency = latency.unwrap_or_else(|| "latency by the round trip".to_owned());
+            format!("ontempo, {latency}, {}", spec.congestion)
         }
         Transport::Srt(spec) => format!("SRT, latency {}", spec.latency),
         Transport::Rist(spec) => format!("RIST, buffer {}", spec.buffer),

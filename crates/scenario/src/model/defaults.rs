@@ -99,9 +99,6 @@ pub(crate) fn ack_most() -> Packets {
 pub(crate) fn media_latency() -> Vec<Duration> {
     [100, 200, 400, 1000].map(Duration::from_millis).to_vec()
 }
-pub(crate) fn ontempo_latency() -> Duration {
-    Duration::from_millis(200)
-}
 pub(crate) fn http_think() -> Duration {
     Duration::from_secs(10)
 }

@@ -76,8 +76,11 @@ pub enum Transport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct OntempoSpec {
-    /// Deadline of units, and delay from the source to the receiver's output.
-    pub latency: Duration,
+    /// Deadline of units, and delay from the source to the receiver's output, without the fastest
+    /// transit of the path. Default: four times the round trip that is measured before the first unit
+    /// is sent, at least 120 ms, at most 5 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Duration>,
     /// The order in which units are delivered.
     pub order: DeliveryKind,
     /// Whether, and for how long, lost packets are sent again.
@@ -93,7 +96,7 @@ pub struct OntempoSpec {
 impl Default for OntempoSpec {
     fn default() -> Self {
         Self {
-            latency: defaults::ontempo_latency(),
+            latency: None,
             order: DeliveryKind::default(),
             reliability: ReliabilityKind::default(),
             congestion: CongestionName::default().name().to_owned(),

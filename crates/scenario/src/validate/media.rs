@@ -155,8 +155,8 @@ pub(super) fn ontempo(
     path: &FieldPath,
     findings: &mut Findings,
 ) {
-    if spec.latency > MAX_ONTEMPO_LATENCY {
-        let what = format!("{} is more than {MAX_ONTEMPO_LATENCY}", spec.latency);
+    if let Some(latency) = spec.latency.filter(|latency| *latency > MAX_ONTEMPO_LATENCY) {
+        let what = format!("{latency} is more than {MAX_ONTEMPO_LATENCY}");
         findings.add(&path.key("latency"), what);
     }
     if controllers.contains(&spec.congestion) {

@@ -21,6 +21,8 @@ struct Comparison {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clocks {
     comparisons: VecDeque<Comparison>,
+    /// Of all, also those that are not kept.
+    count: u64,
 }
 
 impl Clocks {
@@ -33,6 +35,19 @@ impl Clocks {
             self.comparisons.pop_front();
         }
         self.comparisons.push_back(Comparison { offset: sum / 2, round_trip });
+        self.count += 1;
+    }
+
+    /// Number of comparisons.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Median round trip of the comparisons kept, the upper one of two; `None` before the first.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        let mut all: Vec<Duration> = self.comparisons.iter().map(|one| one.round_trip).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied()
     }
 
     /// Converts a time of the peer's clock to ours; `None` before the first comparison.

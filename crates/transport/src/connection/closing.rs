@@ -5,7 +5,6 @@ use noq_proto::{ConnectionError, Transmit, VarInt};
 use ontempo_foundation::Time;
 
 use super::receiving::Receiving;
-use super::sending::Sending;
 use super::{Connection, ConnectionEvent, Stage};
 use crate::close::{CloseReason, Closed, MAX_SENTENCE, REFUSED};
 
@@ -74,7 +73,7 @@ impl Connection {
             let ends = self.stack.poll_timeout().map_or(now, |at| self.epoch.time(at));
             self.last_word = LastWord::new(now, ends);
         }
-        self.sending = Sending::default();
+        self.end_sending(now);
         self.receiving = Receiving::default();
     }
 

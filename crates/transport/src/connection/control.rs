@@ -212,9 +212,6 @@ impl Connection {
             }
             Message::Settled { flow, arrived } => {
                 let dropped = self.sending.on_settled(flow, &arrived)?;
-                for unit in &dropped {
-                    self.trace.unit(now, "dropped", FlowId::outgoing(flow), *unit, &[]);
-                }
                 if !dropped.is_empty() {
                     self.events
                         .push_back(ConnectionEvent::Dropped(FlowId::outgoing(flow), dropped));

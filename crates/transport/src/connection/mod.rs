@@ -376,6 +376,8 @@ impl Connection {
             congestion_events: path.congestion_events,
             spurious_congestion_events: path.spurious_congestion_events,
             round_trip: account.srtt,
+            clock_round_trip: self.clocks.round_trip(),
+            clock_comparisons: self.clocks.count(),
             window: account.window,
             pacing_rate: account.rate,
             spacing: account.spacing,
@@ -492,7 +494,7 @@ impl Connection {
                     self.events.push_back(ConnectionEvent::Closed(closed(&reason)));
                 }
                 self.stage = Stage::Closed;
-                self.sending = Sending::default();
+                self.end_sending(now);
             }
             StackEvent::Stream(StreamEvent::Opened { .. }) => self.receiving.accept = true,
             StackEvent::Stream(StreamEvent::Readable { id }) => {
@@ -503,10 +505,7 @@ impl Connection {
                 }
             }
             StackEvent::Stream(StreamEvent::Finished { id }) => {
-                let (flow, units) = self.sending.on_finished(id).unwrap_or_default();
-                for unit in units {
-                    self.trace.unit(now, "arrived", FlowId::outgoing(flow), unit, &[]);
-                }
+                self.sending.on_finished(id);
             }
             StackEvent::Stream(StreamEvent::Stopped { .. }) => {
                 self.fail(now, Violation::OutOfPlace);
@@ -523,6 +522,7 @@ impl Connection {
         if self.read_control(now).is_ok() && self.read_units(now).is_ok() {
             self.report_receiving(now);
         }
+        self.trace_fates(now);
         self.sending.end_flows(now, &mut self.control, &mut self.events);
     }
 

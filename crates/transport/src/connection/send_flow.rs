@@ -86,6 +86,28 @@ struct Slot {
     sent: Time,
 }
 
+/// What became of a unit, for the trace: each has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The peer has it.
+    Arrived,
+    /// Dropped at its deadline.
+    Dropped,
+    /// Sent without acknowledgement, or not resolved when the connection ended.
+    Unknown,
+}
+
+impl Fate {
+    /// Its name in the trace.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Arrived => "arrived",
+            Self::Dropped => "dropped",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// Result of [`SendFlow::give_up`] for a unit on a stream.
 pub(super) struct GivenUp {
     pub(super) stream: StreamId,
@@ -120,6 +142,8 @@ pub(super) struct SendFlow {
     pub(super) finish_sent: bool,
     /// The application got `Full` and waits for `Writable`.
     starved: bool,
+    /// Units resolved since the trace was last written.
+    fates: Vec<(u64, Fate)>,
     pub(super) statistics: SendStatistics,
 }
 
@@ -142,6 +166,7 @@ impl SendFlow {
             finished: false,
             finish_sent: false,
             starved: false,
+            fates: Vec::new(),
             statistics: SendStatistics::default(),
         }
     }
@@ -265,7 +290,7 @@ impl SendFlow {
         if stream.is_some() {
             self.charged += size;
         } else {
-            self.forget(id, size, deadline);
+            self.forget(id, size, deadline, Fate::Unknown);
         }
         Some((header, unit.data))
     }
@@ -279,10 +304,11 @@ impl SendFlow {
         slot.place = Place::Resolved;
         let (size, deadline) = (slot.size, slot.deadline);
         self.statistics.arrived += 1;
-        self.forget(id, size, deadline);
+        self.forget(id, size, deadline, Fate::Arrived);
     }
 
-    fn forget(&mut self, id: u64, size: u64, deadline: Option<Time>) {
+    fn forget(&mut self, id: u64, size: u64, deadline: Option<Time>, fate: Fate) {
+        self.fates.push((id, fate));
         self.held -= size;
         if let Some(deadline) = deadline {
             self.deadlines.remove(&(deadline, id));
@@ -312,7 +338,7 @@ impl SendFlow {
                 self.queue.remove(&(Reverse(priority), id));
                 if unreliable {
                     self.statistics.dropped += 1;
-                    self.forget(id, size, None);
+                    self.forget(id, size, None, Fate::Dropped);
                 } else {
                     self.unreported.push(DroppedUnit { id, bytes: 0 });
                 }
@@ -357,19 +383,34 @@ impl SendFlow {
         }
         let mut dropped = Vec::new();
         for id in reported {
-            if arrived.contains(&id) {
+            let fate = if arrived.contains(&id) {
                 self.statistics.arrived += 1;
+                Fate::Arrived
             } else {
                 self.statistics.dropped += 1;
                 dropped.push(id);
-            }
+                Fate::Dropped
+            };
             if let Some(slot) = self.slot(id) {
                 slot.place = Place::Resolved;
                 let size = slot.size;
-                self.forget(id, size, None);
+                self.forget(id, size, None, fate);
             }
         }
         Ok(dropped)
+    }
+
+    /// Units resolved since the last call.
+    pub(super) fn fates(&mut self) -> std::vec::Drain<'_, (u64, Fate)> {
+        self.fates.drain(..)
+    }
+
+    /// The connection has ended: nothing more is heard of units that are not resolved.
+    pub(super) fn end(&mut self) {
+        let is_open = |slot: &Slot| !matches!(slot.place, Place::Resolved);
+        let open = self.slots.iter().enumerate().filter(|(_, slot)| is_open(slot));
+        self.fates.extend(open.map(|(place, _)| (self.first + place as u64, Fate::Unknown)));
+        self.slots.clear();
     }
 
     pub(super) fn on_credit(&mut self, units: u64, bytes: u64) {

@@ -177,13 +177,12 @@ impl Sending {
         self.flow(flow)?.ok_or(Violation::Unasked)?.on_settled(arrived)
     }
 
-    /// All of a stream was acknowledged: these units of this flow.
-    pub(super) fn on_finished(&mut self, stream: StreamId) -> Option<(u64, Vec<u64>)> {
-        let (number, units) = self.streams.remove(&stream)?;
+    /// All of a stream was acknowledged.
+    pub(super) fn on_finished(&mut self, stream: StreamId) {
+        let Some((number, units)) = self.streams.remove(&stream) else { return };
         if let Some(flow) = self.flows.get_mut(&number) {
             units.iter().for_each(|id| flow.on_arrived(*id));
         }
-        Some((number, units))
     }
 
     /// Drops units past their deadline, and reports them to the peer.
@@ -429,6 +428,23 @@ impl Connection {
                 self.events.push_back(ConnectionEvent::Writable(FlowId::outgoing(flow.number)));
             }
         }
-        sending.end_flows(now, &mut self.control, &mut self.events);
+        self.trace_fates(now);
+        self.sending.end_flows(now, &mut self.control, &mut self.events);
+    }
+
+    /// Writes to the trace what has become of units.
+    pub(super) fn trace_fates(&mut self, now: Time) {
+        for (number, flow) in &mut self.sending.flows {
+            for (unit, fate) in flow.fates() {
+                self.trace.unit(now, fate.name(), FlowId::outgoing(*number), unit, &[]);
+            }
+        }
+    }
+
+    /// Forgets all units: the connection has ended.
+    pub(super) fn end_sending(&mut self, now: Time) {
+        self.sending.flows.values_mut().for_each(SendFlow::end);
+        self.trace_fates(now);
+        self.sending = Sending::default();
     }
 }

@@ -208,6 +208,11 @@ pub struct ConnectionStatistics {
     pub spurious_congestion_events: u64,
     /// Smoothed round trip; `None` before the first sample.
     pub round_trip: Option<Duration>,
+    /// Median round trip of the last eight clock comparisons, without the time that the peer takes:
+    /// four in the first 150 ms, then one each `clock_interval`. `None` before the first.
+    pub clock_round_trip: Option<Duration>,
+    /// Clock comparisons so far.
+    pub clock_comparisons: u64,
     /// cwnd.
     pub window: Bytes,
     /// The rate set by the congestion control.

@@ -4,8 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
+use ontempo_foundation::Rate;
+use ontempo_network::LossModel;
+
 use super::*;
+use crate::Reliability;
 use crate::live::{Listener, Options, connect};
+use crate::simulated::{Network, Path};
 use crate::{Configuration, Delivery, Endpoint, FlowConfig, Identity, Poll, Source, Token, Trust};
 
 /// The records of a JSON text sequence: each begins with RS and ends with LF.
@@ -303,4 +308,93 @@ fn one_host_leaves_files_and_bytes_of_traces_to_others() {
     let of_one: Vec<u64> = (0..4).map(|_| written(&mut counted(1))).collect();
     assert_eq!(of_one, [128 << 20, 128 << 20, 0, 0]);
     assert_eq!(written(&mut counted(2)), 128 << 20);
+}
+
+/// Names of the fates of the client's units, by unit, over a path that loses a tenth; the connection
+/// is closed while units are under way.
+fn fates(reliability: Reliability, lifetime: Option<Duration>) -> BTreeMap<u64, Vec<String>> {
+    let folder = Folder::new(&format!("fates-{}", reliability.name()));
+    let qlog = Qlog::in_directory(&folder.0, never).expect("a directory");
+    let identity = Identity::self_signed(&["a"]).expect("made");
+    let config = Configuration { qlog: Some(qlog), ..Configuration::default() };
+    let mut client = Endpoint::new(config, [1; 32]);
+    let mut server = Endpoint::new(Configuration::default(), [2; 32]);
+    server.listen(&identity, Token::anyone()).expect("usable");
+    let trust = Trust::Fingerprint(identity.fingerprint());
+    let id = client.connect(Time::ZERO, address(2), "a", &trust, Token::anyone()).expect("begun");
+    let mut network = Network::new(3);
+    network.add(client, address(1));
+    network.add(server, address(2));
+    let way = Path::clean(Rate::from_bits_per_sec(8_000_000), Duration::from_millis(50));
+    let lossy = Path { loss: LossModel::bernoulli(0.1).expect("a share"), ..way };
+    network.join(0, 1, &lossy, &lossy);
+    network.flush(0);
+    let (mut flow, mut next) = (None, Time::ZERO);
+    while network.now() < Time::ZERO + Duration::from_secs(8) {
+        network.step(next);
+        while let Some(event) = network.endpoint(0).poll_event() {
+            if let crate::Event::Connected { .. } = event {
+                let config = FlowConfig { reliability, ..FlowConfig::default() };
+                let opened = network.endpoint(0).connection(id).expect("open").open_flow(config);
+                flow = Some(opened.expect("a flow"));
+            }
+        }
+        while let Some(event) = network.endpoint(1).poll_event() {
+            if let crate::Event::Readable { connection, flow } = event {
+                let server = network.endpoint(1).connection(connection);
+                server.into_iter().for_each(|server| while server.receive(flow).is_some() {});
+            }
+        }
+        if network.now() >= next {
+            next = network.now() + Duration::from_millis(10);
+            let now = network.now();
+            if let (Some(flow), Some(client)) = (flow, network.endpoint(0).connection(id)) {
+                let data = Bytes::from(vec![7; 3_000]);
+                let deadline = lifetime.map(|lifetime| now + lifetime);
+                let unit = crate::Outgoing { data, deadline, ..crate::Outgoing::default() };
+                let _ = client.send(now, flow, unit);
+            }
+            network.flush(0);
+        }
+    }
+    let now = network.now();
+    network.endpoint(0).connection(id).expect("open").close(now, "enough");
+    network.flush(0);
+    drop(network);
+    fates_in(&folder)
+}
+
+/// Those of the one trace in a folder.
+fn fates_in(folder: &Folder) -> BTreeMap<u64, Vec<String>> {
+    let trace = files(folder).into_keys().next().expect("a trace");
+    let mut fates = BTreeMap::new();
+    for event in &records(&fs::read(folder.0.join(trace)).expect("read"))[1..] {
+        let name = event["name"].as_str().expect("a name");
+        let Some(fate) = name.strip_prefix("ontempo:unit_") else { continue };
+        let unit = event["data"]["unit"].as_u64().expect("a number");
+        if fate == "queued" {
+            assert_eq!(fates.insert(unit, Vec::new()), None, "queued once");
+        } else {
+            fates.get_mut(&unit).expect("queued before").push(fate.to_owned());
+        }
+    }
+    fates
+}
+
+#[test]
+fn every_queued_unit_has_exactly_one_fate_over_a_lossy_path() {
+    let short = Some(Duration::from_millis(130));
+    for (reliability, lifetime, expected) in [
+        (Reliability::Full, None, &["arrived", "unknown"][..]),
+        (Reliability::Deadline, short, &["arrived", "dropped", "unknown"]),
+        (Reliability::None, short, &["unknown"]),
+    ] {
+        let fates = fates(reliability, lifetime);
+        assert!(fates.len() > 500, "{reliability:?}: {}", fates.len());
+        let several: Vec<_> = fates.iter().filter(|(_, fates)| fates.len() != 1).collect();
+        assert!(several.is_empty(), "{reliability:?}: {several:?}");
+        for fate in expected {
+            assert!(fates.values().flatten().any(|one| one == fate), "{reliability:?}: {fate}");
+        }
+    }
 }

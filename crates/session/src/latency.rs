@@ -1,0 +1,215 @@
+//! The latency of a stream: by the measured round trip, where none is given.
+//!
+//! The latency is counted from a datagram's arrival at the sender to its departure from the receiver,
+//! without the fastest transit between them: the receiver releases a datagram one latency after the
+//! time at which the fastest of the last 30 s would have been there. What is sent for the last time
+//! one latency after its arrival is thus just in time, and the path takes none of the latency.
+
+use std::fmt;
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_foundation::Duration;
+use ontempo_transport::live::Connection;
+use ontempo_transport::{ConnectionStatistics, Reliability};
+
+/// Round trips that the latency is chosen to have: three repairs, each 9/8 of a round trip after the
+/// one before, and 5/8 for gaps between packets. SRT's makers advise the same number.
+pub const ROUND_TRIPS: u64 = 4;
+
+/// The least latency that is chosen: SRT's default. On short paths packets come late because of
+/// hosts and links that pause, not because of the round trip.
+pub const LEAST: Duration = Duration::from_millis(120);
+
+/// The longest latency that is chosen. A round trip above 1.25 s is mostly a queue, which goes away.
+pub const MOST: Duration = Duration::from_secs(5);
+
+/// Samples of the round trip after the handshake: the clock comparisons of the first 150 ms.
+pub const SAMPLES: u64 = 4;
+
+/// How long samples are awaited, at most; with fewer, the median of those that came counts.
+pub const MEASURED_FOR: Duration = Duration::from_secs(1);
+
+/// Interval of asking for samples.
+const STEP: Wall = Wall::from_millis(5);
+
+/// The least latency that holds one repair: a packet is known to be lost 9/8 of a round trip after it
+/// was sent (RFC 9002, section 6.1.2), and at least 1 ms.
+pub fn for_one_repair(round_trip: Duration) -> Duration {
+    whole_millis(round_trip + round_trip / 8).max(Duration::from_millis(1))
+}
+
+/// The latency for a path of this round trip, whole milliseconds.
+pub fn chosen(round_trip: Duration) -> Duration {
+    (whole_millis(round_trip) * ROUND_TRIPS).clamp(LEAST, MOST)
+}
+
+fn whole_millis(span: Duration) -> Duration {
+    Duration::from_millis(span.as_nanos().div_ceil(1_000_000))
+}
+
+/// The latency of a stream, and what it rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLatency {
+    /// The latency.
+    pub latency: Duration,
+    /// The round trip by which it was chosen; `None` if it was given.
+    pub round_trip: Option<Duration>,
+}
+
+impl fmt::Display for StreamLatency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { latency, round_trip } = self;
+        let Some(round_trip) = round_trip else { return write!(f, "latency {latency}") };
+        let round_trip = whole_millis(*round_trip);
+        let by_rule = round_trip * ROUND_TRIPS;
+        match *latency {
+            latency if latency == by_rule => {
+                write!(f, "latency {latency}: {ROUND_TRIPS} round trips of {round_trip}")
+            }
+            LEAST => write!(f, "latency {LEAST}, the least: the round trip is {round_trip}"),
+            latency => write!(f, "latency {latency}, the most: the round trip is {round_trip}"),
+        }
+    }
+}
+
+/// A latency that is too short for one repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortLatency {
+    /// The latency.
+    pub latency: Duration,
+    /// The measured round trip.
+    pub round_trip: Duration,
+}
+
+impl ShortLatency {
+    /// The least that holds one repair.
+    pub fn needed(&self) -> Duration {
+        for_one_repair(self.round_trip)
+    }
+
+    /// What would be chosen for this path.
+    pub fn advised(&self) -> Duration {
+        chosen(self.round_trip)
+    }
+}
+
+/// The round trip of a path: the median of the clock comparisons, or else what the handshake has shown.
+pub(crate) fn round_trip(statistics: &ConnectionStatistics) -> Option<Duration> {
+    statistics.clock_round_trip.or(statistics.round_trip)
+}
+
+/// Whether the round trip is known well enough, or has been awaited for long enough.
+pub(crate) fn is_measured(statistics: &ConnectionStatistics, waited: Duration) -> bool {
+    statistics.clock_comparisons >= SAMPLES || waited >= MEASURED_FOR
+}
+
+/// The latency by what a connection has measured; [`LEAST`] if it has measured nothing.
+pub(crate) fn of(statistics: Option<&ConnectionStatistics>) -> StreamLatency {
+    let round_trip = statistics.and_then(round_trip);
+    StreamLatency { latency: round_trip.map_or(LEAST, chosen), round_trip }
+}
+
+/// Of a latency and a path, that no lost packet can be repaired in time.
+pub(crate) fn too_short(
+    latency: Duration,
+    statistics: &ConnectionStatistics,
+) -> Option<ShortLatency> {
+    let round_trip = round_trip(statistics)?;
+    let is_known = statistics.clock_comparisons >= SAMPLES;
+    (is_known && latency < for_one_repair(round_trip))
+        .then_some(ShortLatency { latency, round_trip })
+}
+
+/// The latency of a sender: fixed when its first connection is set up, and checked on each.
+#[derive(Debug)]
+pub(crate) struct Latency {
+    fixed: Option<StreamLatency>,
+    reliability: Reliability,
+    /// That it is too short for this connection was reported.
+    is_reported: bool,
+}
+
+impl Latency {
+    /// `asked`: what was given.
+    pub(crate) fn new(asked: Option<Duration>, reliability: Reliability) -> Self {
+        let fixed = asked.map(|latency| StreamLatency { latency, round_trip: None });
+        Self { fixed, reliability, is_reported: false }
+    }
+
+    pub(crate) fn get(&self) -> Duration {
+        self.fixed.map_or(LEAST, |fixed| fixed.latency)
+    }
+
+    /// The latency, if the stream has one that matters: with full reliability nothing is timed.
+    pub(crate) fn stream(&self) -> Option<StreamLatency> {
+        self.fixed.filter(|_| self.reliability != Reliability::Full)
+    }
+
+    /// Fixes it for a new connection, unless it is: waits for samples of the round trip.
+    pub(crate) fn fix(&mut self, connection: &Connection) -> Duration {
+        self.is_reported = false;
+        if self.fixed.is_none() {
+            let begun = Instant::now();
+            let mut statistics = connection.statistics();
+            while self.reliability != Reliability::Full
+                && statistics.is_some_and(|statistics| !is_measured(&statistics, since(begun)))
+            {
+                std::thread::sleep(STEP);
+                statistics = connection.statistics();
+            }
+            self.fixed = Some(of(statistics.as_ref()));
+        }
+        self.get()
+    }
+
+    /// Once a connection: the latency is too short for its path.
+    pub(crate) fn check(&mut self, statistics: &ConnectionStatistics) -> Option<ShortLatency> {
+        if self.is_reported || self.reliability != Reliability::Deadline {
+            return None;
+        }
+        let short = too_short(self.fixed?.latency, statistics)?;
+        self.is_reported = true;
+        Some(short)
+    }
+}
+
+fn since(begun: Instant) -> Duration {
+    Duration::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    #[test]
+    fn the_sentence_says_by_what_the_latency_was_chosen() {
+        let of = |round_trip: Duration| {
+            let latency = chosen(round_trip);
+            StreamLatency { latency, round_trip: Some(round_trip) }.to_string()
+        };
+        assert_eq!(of(Duration::from_micros(99_400)), "latency 400 ms: 4 round trips of 100 ms");
+        assert_eq!(of(millis(3)), "latency 120 ms, the least: the round trip is 3 ms");
+        assert_eq!(of(millis(2_000)), "latency 5 s, the most: the round trip is 2 s");
+        let given = StreamLatency { latency: millis(7), round_trip: None };
+        assert_eq!(given.to_string(), "latency 7 ms");
+    }
+
+    proptest! {
+        #[test]
+        fn a_chosen_latency_holds_three_repairs_unless_it_is_the_most(nanos in 0u64..10_000_000_000) {
+            let round_trip = Duration::from_nanos(nanos);
+            let latency = chosen(round_trip);
+            prop_assert!((LEAST..=MOST).contains(&latency));
+            let repairs = (round_trip + round_trip / 8) * 3;
+            prop_assert!(latency >= repairs || latency == MOST);
+            prop_assert_eq!(latency.as_nanos() % 1_000_000, 0);
+            prop_assert!(for_one_repair(round_trip) >= round_trip);
+        }
+    }
+}

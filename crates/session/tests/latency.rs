@@ -1,0 +1,101 @@
+//! The latency of a stream: chosen by the round trip, and counted without the fastest transit.
+
+use std::collections::BinaryHeap;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_session::simulated::{End, Stream, StreamOptions};
+use ontempo_transport::{Congestion, DeliveryOrder, Reliability};
+
+/// From one datagram of the source to the next.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// What a path of constant delay carries.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct UnderWay {
+    arrives: std::cmp::Reverse<(Time, u64)>,
+    to_receiver: bool,
+    data: Vec<u8>,
+}
+
+/// The latency that is fixed, the delays of datagrams from source to output, and how many the source
+/// had, over 5 s of a path with this delay each way, of which each tenth packet to the receiver is lost.
+fn through(delay: Duration, latency: Option<Duration>) -> (Duration, Vec<Duration>, u64) {
+    let options = StreamOptions {
+        latency,
+        order: DeliveryOrder::PartialOrder,
+        reliability: Reliability::Deadline,
+        congestion: Congestion::default(),
+        custom: None,
+    };
+    let mut stream = Stream::new(Time::ZERO, options, 1).expect("it can be set up");
+    let begins = Time::ZERO + Duration::from_secs(2);
+    let (mut path, mut number, mut pushed, mut delays) = (BinaryHeap::new(), 0u64, 0u64, vec![]);
+    let mut now = Time::ZERO;
+    while now < Time::ZERO + Duration::from_secs(9) {
+        while let Some((end, datagram)) = stream.poll_transmit() {
+            number += 1;
+            let to_receiver = end == End::Sender;
+            if to_receiver && number % 10 == 0 && now > begins {
+                continue;
+            }
+            let arrives = std::cmp::Reverse((now + delay, number));
+            path.push(UnderWay { arrives, to_receiver, data: datagram.data });
+        }
+        while let Some(restored) = stream.poll_restored(now) {
+            let bytes = restored.data[8..16].try_into().expect("eight bytes");
+            delays.push(now.since(Time::from_nanos(u64::from_be_bytes(bytes))));
+        }
+        let is_over = pushed >= 1_000;
+        let push_at = if is_over { Time::NEVER } else { begins + EVERY * pushed };
+        let arrival = path.peek().map_or(Time::NEVER, |packet| packet.arrives.0.0);
+        now = now.max(push_at.min(arrival).min(stream.next_timeout()));
+        if push_at <= now {
+            // Neither a transport stream nor RTP.
+            let mut datagram = vec![0; 1_000];
+            datagram[8..16].copy_from_slice(&now.as_nanos().to_be_bytes());
+            stream.push(now, &datagram);
+            pushed += 1;
+        } else if arrival <= now {
+            let packet = path.pop().expect("it was there");
+            let end = if packet.to_receiver { End::Receiver } else { End::Sender };
+            stream.receive(now, (end, 0), packet.data, false);
+        } else {
+            stream.handle_timeout(now);
+        }
+    }
+    (stream.latency().expect("fixed"), delays, pushed)
+}
+
+#[test]
+fn a_latency_that_is_not_given_is_four_measured_round_trips_and_repairs_losses_of_a_tenth() {
+    for (one_way, expected) in [(50, 400), (100, 800), (5, 120)] {
+        let (latency, delays, pushed) = through(Duration::from_millis(one_way), None);
+        assert_eq!(latency, Duration::from_millis(expected), "{one_way} ms each way");
+        // Of 1,000, with repairs that wait for acknowledgements and for the window.
+        assert!(pushed - delays.len() as u64 <= 10, "{} of {pushed}", delays.len());
+    }
+}
+
+#[test]
+fn the_output_is_the_fastest_transit_and_the_latency_after_the_input() {
+    let (one_way, latency) = (Duration::from_millis(50), Duration::from_millis(300));
+    let (fixed, delays, _) = through(one_way, Some(latency));
+    assert_eq!(fixed, latency);
+    let expected = one_way + latency;
+    let near =
+        |delay: &&Duration| **delay >= expected && **delay < expected + Duration::from_millis(2);
+    let share = delays.iter().filter(near).count() as f64 / delays.len() as f64;
+    assert!(share > 0.99, "{share}: {:?}", &delays[..20]);
+}
+
+#[test]
+fn less_than_nine_eighths_of_a_round_trip_repairs_nothing() {
+    let one_way = Duration::from_millis(50);
+    let lost = |latency: u64| {
+        let (_, delays, pushed) = through(one_way, Some(Duration::from_millis(latency)));
+        pushed - delays.len() as u64
+    };
+    let (without, with) = (lost(100), lost(150));
+    assert!(without > 60, "{without}");
+    assert!(with * 3 < without, "{with} of {without}");
+}
