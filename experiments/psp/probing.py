@@ -86,7 +86,8 @@ def emulate_probe(cell: Cell, folder: Path, spacings: str, seconds: int) -> None
     """Emulate a cell of `LIVE` whose sender is `ontempo probe` behind a card."""
     ours = program()
     words = [
-        *(*URGENT, ours, "probe", f"{{sink}}:{PORT}", "--json", "--spacing", spacings),
+        *(*URGENT, ours, "probe", f"{{sink}}:{PORT}", "--json"),
+        *("--spacing", spacings, "--beyond-path"),
         *("--seconds", str(seconds), "--packet", str(PACKET_BYTES)),
     ]
     send = " && ".join([*CARD, f"exec {shlex.join(words)}"])

@@ -23,7 +23,7 @@ use ontempo_udp::{
 use serde_json::{Value, json};
 
 use crate::access::{check_admission, shared_token};
-use crate::address::{resolve, socket_at, socket_for};
+use crate::address::{Greeting, answering, socket_at, socket_for};
 use crate::arguments::{AdusCommand, AdusReceive, AdusSend};
 use crate::failure::{Failure, environment};
 use crate::output::emit;
@@ -264,7 +264,7 @@ impl Application for Sender {
 }
 
 fn send(arguments: &AdusSend) -> Result<(), Failure> {
-    let destination = resolve(&arguments.to, "")?;
+    let destination = answering(&arguments.to, "", &Greeting::quic())?;
     let zeros = usize::try_from(arguments.size.get()).unwrap_or(usize::MAX);
     let config = FlowConfig { order: arguments.delivery.of_flow(), ..FlowConfig::default() };
     let token = shared_token(&arguments.credentials)?;

@@ -18,7 +18,7 @@ use rustix::net::sockopt::set_socket_linger;
 use serde_json::json;
 
 use crate::access::{Destination, check_admission};
-use crate::address::resolve;
+use crate::address::{Greeting, connect_in_turn, first_answering, resolve, resolve_all};
 use crate::arguments::{Admission, At, BetweenGateways, FlowDirection, Gateway, Transport};
 use crate::descriptors::raise_limit;
 use crate::event_log::{EventLog, direction_name};
@@ -204,7 +204,8 @@ fn listen_for_gateway(
 
 /// The other gateway.
 struct Far {
-    address: SocketAddr,
+    /// All addresses of its name.
+    addresses: Vec<SocketAddr>,
     over: Over,
 }
 
@@ -235,13 +236,19 @@ impl Far {
                 Over::Tcp(Box::new(options))
             }
         };
-        Ok(Self { address: resolve(&destination.address, "--to ")?, over })
+        Ok(Self { addresses: resolve_all(&destination.address, "--to ")?, over })
     }
 
     fn connect(&self) -> Result<AnySocket, SetupError> {
         match &self.over {
-            Over::Quic(peer, caller) => peer.connect(caller, self.address).map(AnySocket::Quic),
-            Over::Tcp(options) => QosStream::connect(self.address, options).map(AnySocket::Tcp),
+            Over::Quic(peer, caller) => {
+                let address = first_answering(&self.addresses, &Greeting::quic());
+                let address = address.map_err(|why| SetupError::from(io::Error::other(why)))?;
+                peer.connect(caller, address).map(AnySocket::Quic)
+            }
+            Over::Tcp(options) => connect_in_turn(&self.addresses, |address| {
+                QosStream::connect(address, options).map(AnySocket::Tcp)
+            }),
         }
     }
 }

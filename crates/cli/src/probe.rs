@@ -1,6 +1,7 @@
-//! `ontempo probe`: throughput and loss of a live path against the spacing of packets, and its
+//! `ontempo probe`: what a live path bears; throughput and loss against the spacing of packets; its
 //! network trace.
 
+mod answer;
 mod trace;
 
 use std::net::SocketAddr;
@@ -14,13 +15,14 @@ use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_probe::{
     Event, Failure as Refusal, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions, SenderOptions,
     Step, StepResult, Token,
+    wire::{self, Message, WireError},
 };
 use ontempo_udp::{Clock, Driver, DriverOptions, Socket, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::access::{admitted_text, presented_text, tell_of_anyone};
-use crate::address::{resolve, socket_at, socket_for};
+use crate::address::{Greeting, answering, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
 use crate::limited::{LineLimit, SENTENCES, Share};
@@ -57,6 +59,9 @@ pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
     match (&arguments.listen, &arguments.receiver, &arguments.trace) {
         (Some(at), ..) => listen(arguments, at),
         (None, Some(receiver), Some(file)) => trace::record(arguments, receiver, file),
+        (None, Some(receiver), None) if arguments.spacing.is_empty() => {
+            answer::answer(arguments, receiver)
+        }
         (None, Some(receiver), None) => measure(arguments, receiver),
         // The parser requires one of them.
         (None, None, _) => Err(Failure::Input("HOST:PORT or --listen is needed".to_owned())),
@@ -198,6 +203,8 @@ fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
         sender: SenderOptions {
             token: token.as_deref().map(Token::new),
             dscp: arguments.dscp,
+            beyond_path: arguments.beyond_path,
+            secret: Some(random()),
             ..SenderOptions::to(destination)
         },
     };
@@ -228,7 +235,7 @@ fn refused(destination: SocketAddr, refusal: Refusal) -> Failure {
     let what = format!("{destination}: {refusal}");
     match refusal {
         Refusal::Refused(_) => Failure::Input(what),
-        Refusal::NobodyAnswers | Refusal::Silent => Failure::Environment(what),
+        Refusal::NobodyAnswers | Refusal::Silent | Refusal::False => Failure::Environment(what),
     }
 }
 
@@ -237,9 +244,21 @@ fn seconds(arguments: &Arguments) -> u64 {
     arguments.seconds.unwrap_or(SECONDS)
 }
 
+/// A first packet, which the receiver answers and forgets.
+fn greeting() -> Greeting {
+    let session = random();
+    let mut bytes = Vec::new();
+    wire::write(session, &Message::Hello { stamp: 0 }, &mut bytes);
+    let fits = move |answer: &[u8]| match wire::read(answer) {
+        Ok((of, _)) | Err(WireError::Version { session: of, .. }) => of == session,
+        Err(_) => false,
+    };
+    Greeting { bytes, fits: Box::new(fits) }
+}
+
 /// The receiver's address, and a socket whose path bears the packets.
 fn reach(arguments: &Arguments, receiver: &str) -> Result<(SocketAddr, Socket), Failure> {
-    let destination = resolve(receiver, "")?;
+    let destination = answering(receiver, "", &greeting())?;
     let socket = socket_for(destination)?;
     if let Ok(mtu) = socket.path_mtu(destination)
         && arguments.packet > mtu.get()
@@ -395,6 +414,7 @@ fn document(destination: SocketAddr, arguments: &Arguments, all: &[StepResult]) 
                 "late_packets": totals.late,
                 "duplicate_packets": totals.duplicates,
                 "marked_packets": totals.marked,
+                "bounded": one.is_bounded,
                 "loss_reports": one.losses,
                 "spacing_over_time_s": over_time,
                 "partial": one.is_partial,

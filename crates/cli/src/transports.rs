@@ -12,7 +12,7 @@ use ontempo_transport::{Fingerprint, Token, Trust};
 use serde_json::json;
 
 use crate::access::{Admitted, Destination, admitted, qr};
-use crate::address::resolve;
+use crate::address::{Greeting, connect_in_turn, first_answering, resolve, resolve_all};
 use crate::arguments::{At, Credentials, Receiver, Transport};
 use crate::deliver;
 use crate::event_log::EventLog;
@@ -37,13 +37,19 @@ pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySo
         None => Transport::Udp,
     };
     let to = destination.address.as_str();
-    let address = resolve(to, "")?;
+    let all = resolve_all(to, "")?;
     let connected = match over {
-        Transport::Tcp => QosStream::connect(address, options).map(AnySocket::Tcp),
-        Transport::Udp => QosSocket::connect(address, options).map(AnySocket::Udp),
+        Transport::Tcp => connect_in_turn(&all, |address| {
+            QosStream::connect(address, options).map(AnySocket::Tcp)
+        }),
+        Transport::Udp => connect_in_turn(&all, |address| {
+            QosSocket::connect(address, options).map(AnySocket::Udp)
+        }),
         Transport::Quic => {
             let Receiver { fingerprint, insecure, credentials, .. } = receiver;
             let known = QuicPeer::of(&destination, (*fingerprint, *insecure), credentials)?;
+            let address = first_answering(&all, &Greeting::quic())
+                .map_err(|why| Failure::Environment(format!("{to}: {why}")))?;
             let caller = QosCaller::new(options.clone());
             caller.and_then(|caller| known.connect(&caller, address)).map(AnySocket::Quic)
         }

@@ -28,6 +28,8 @@
 //! encrypted; the optional token keeps strangers out, not those who can read the packets.
 
 mod arrivals;
+mod bound;
+mod path;
 mod probe;
 mod receiver;
 mod sender;
@@ -36,6 +38,7 @@ mod trace;
 pub mod wire;
 
 pub use arrivals::Totals;
+pub use path::{Answer, Limit, Measure, PathOptions, PathProgress, State as PathState};
 pub use probe::{Probe, ProbeOptions, Step, StepResult};
 pub use receiver::{Event, Receiver, ReceiverOptions};
 pub use sender::{Failure, Full, Pace, Sender, SenderOptions};

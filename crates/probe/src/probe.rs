@@ -52,6 +52,8 @@ pub struct StepResult {
     pub spacings: Vec<(Duration, Duration)>,
     /// Reports with a loss, if it is adaptive.
     pub losses: u64,
+    /// The path was not seen to bear this spacing, and less was sent.
+    pub is_bounded: bool,
     /// It was interrupted: the receiver's last report is missing.
     pub is_partial: bool,
 }
@@ -138,6 +140,7 @@ impl Probe {
             rtt: (sender.base_rtt().unwrap_or_default(), sender.latest_rtt()),
             spacings: self.spacings.clone(),
             losses: sender.losses(),
+            is_bounded: sender.is_bounded(),
             is_partial,
         }
     }

@@ -8,6 +8,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::spacing::{Spacing, SpacingParameters};
 
 use super::arrivals::Totals;
+use super::bound::{Bound, LeftOut};
 use super::receiver::{MAX_RTT, MIN_RTT};
 use super::token::Token;
 use super::wire::{self, Cookie, DATA_HEADER, Data, Message, Reason, Report, WireError};
@@ -18,6 +19,9 @@ const HELLO_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Wait for late packets, beside two round trips, before the last report is requested.
 const SETTLE_TIME: Duration = Duration::from_millis(200);
+
+/// Packets without spacing of so much time may leave at once.
+const BATCH_SPAN: Duration = Duration::from_millis(1);
 
 /// Minimum wait for an answer to a request.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -39,6 +43,11 @@ pub struct SenderOptions {
     pub max_queued: usize,
     /// Packets sent by one call if the spacing is zero, at least 1.
     pub batch: usize,
+    /// Whether constant spacings are kept on a path that does not bear them, which floods it.
+    pub beyond_path: bool,
+    /// Chooses the numbers that packets do not have, so that a receiver cannot pretend arrivals:
+    /// unpredictable, and unknown to it; `None`: all numbers are used.
+    pub secret: Option<u64>,
 }
 
 impl SenderOptions {
@@ -52,6 +61,8 @@ impl SenderOptions {
             dscp: None,
             max_queued: 1_024,
             batch: 16,
+            beyond_path: false,
+            secret: None,
         }
     }
 }
@@ -74,6 +85,8 @@ pub enum Failure {
     Refused(Reason),
     /// The receiver stopped answering.
     Silent,
+    /// The receiver reported a packet that was never sent.
+    False,
 }
 
 impl fmt::Display for Failure {
@@ -91,6 +104,7 @@ impl fmt::Display for Failure {
             }
             Self::Refused(Reason::Version) => "the receiver speaks another version of the protocol",
             Self::Silent => "the receiver stopped answering",
+            Self::False => "the receiver reported packets that were never sent",
         })
     }
 }
@@ -129,6 +143,11 @@ struct Step {
     pace: Pace,
     /// Created when the session is open.
     controller: Option<Spacing>,
+    /// Created with the first packet.
+    bound: Option<Bound>,
+    left_out: Option<LeftOut>,
+    /// The bound, and not the pace, set the distance of packets.
+    is_bounded: bool,
     /// Size of the zero payloads sent while the queue is empty.
     filler: Option<usize>,
     sent: u64,
@@ -181,6 +200,9 @@ impl Sender {
     pub fn begin(&mut self, pace: Pace, filler: Option<usize>) {
         let number = self.step.number.wrapping_add(1);
         self.step = Step::new(number, pace, filler);
+        // A program's own payloads keep their numbers.
+        let secret = self.options.secret.filter(|_| filler.is_some());
+        self.step.left_out = secret.map(|secret| LeftOut::new(secret, number));
         self.no_report_since = None;
     }
 
@@ -269,6 +291,17 @@ impl Sender {
         }
     }
 
+    /// The present spacing as sent: no more than the path was seen to bear.
+    fn bounded_spacing(&self, now: Time) -> Duration {
+        let spacing = self.spacing();
+        self.step.bound.as_ref().map_or(spacing, |bound| bound.gap(now).max(spacing))
+    }
+
+    /// Whether the path was not seen to bear the pace of this step.
+    pub const fn is_bounded(&self) -> bool {
+        self.step.is_bounded
+    }
+
     /// Reports of this step with a loss.
     pub fn losses(&self) -> u64 {
         self.step.controller.as_ref().map_or(0, Spacing::losses)
@@ -323,10 +356,21 @@ impl Sender {
         self.base_rtt.unwrap_or_default().max(MIN_RTT).min(MAX_RTT)
     }
 
-    fn on_report(&mut self, received: Time, report: Report) {
+    fn on_report(&mut self, received: Time, mut report: Report) {
         let step = &mut self.step;
+        if report.step != step.number {
+            return;
+        }
+        let next = step.left_out.as_ref().map_or(step.sent, |left_out| left_out.next(step.sent));
         // A report about packets never sent is invalid.
-        let is_ours = report.step == step.number && report.totals.next <= step.sent;
+        let is_ours = report.totals.next <= next;
+        if let Some(left_out) = step.left_out.as_mut().filter(|_| is_ours) {
+            report.totals.next = left_out.sent_below(report.totals.next);
+            if report.totals.received > report.totals.next {
+                self.state = State::Failed(Failure::False);
+                return;
+            }
+        }
         let is_old = step.report.is_some_and(|last| {
             (report.totals.next, report.totals.received) < (last.totals.next, last.totals.received)
         });
@@ -344,11 +388,18 @@ impl Sender {
             self.latest_rtt = rtt.map(Duration::from_nanos).or(self.latest_rtt);
         }
         let sent = step.sent;
+        if let Some(bound) = &mut step.bound {
+            bound.on_report(received, report.totals.next, report.totals.received);
+        }
         if let Some(controller) = &mut step.controller {
             controller.on_report(report.totals.report(), sent);
-            // The new spacing applies from the previous packet on.
-            step.due = step.last_sent + controller.spacing();
         }
+        if step.bound.is_some() || step.controller.is_some() {
+            // The new spacing applies from the previous packet on.
+            let last_sent = step.last_sent;
+            self.step.due = last_sent + self.bounded_spacing(received);
+        }
+        let step = &mut self.step;
         step.is_settled |= step.request_at.is_some() && report.round > 0;
         step.report = Some(report);
     }
@@ -446,17 +497,25 @@ impl Sender {
         if let (Pace::Adaptive(parameters), None) = (step.pace, &step.controller) {
             step.controller = Some(Spacing::new(parameters, interval));
         }
+        if !(self.options.beyond_path && matches!(step.pace, Pace::Constant(_))) {
+            step.bound.get_or_insert_with(|| Bound::new(now, interval));
+        }
         let segment = self.write_data(now, buffer);
         let mut count = 1;
+        let spacing = self.bounded_spacing(now);
         if self.spacing() == Duration::ZERO && self.waiting.is_empty() {
-            // All of one size, so that the system can segment them.
-            let whole = self.options.batch.min(usize::from(u16::MAX) / segment.max(1));
+            // All of one size, so that the system can segment them; no more than are due in a
+            // millisecond.
+            let due = BATCH_SPAN.as_nanos().checked_div(spacing.as_nanos()).unwrap_or(u64::MAX);
+            let batch = self.options.batch.min(usize::try_from(due).unwrap_or(usize::MAX));
+            let whole = batch.min(usize::from(u16::MAX) / segment.max(1));
             while count < whole && self.step.filler == segment.checked_sub(DATA_HEADER) {
                 self.write_data(now, buffer);
                 count += 1;
             }
         }
-        self.step.due = now + self.spacing();
+        self.step.is_bounded |= spacing > self.spacing() && self.step.report.is_some();
+        self.step.due = now + spacing * count as u64;
         self.no_report_since.get_or_insert(now);
         Next::Transmit(Transmit {
             ecn: self.options.ecn,
@@ -472,9 +531,11 @@ impl Sender {
         let base_rtt_us = self.report_interval().as_nanos() / 1_000;
         let payload = self.waiting.pop_front();
         let step = &mut self.step;
+        let sent = step.sent;
+        let number = step.left_out.as_mut().map_or(sent, |left_out| left_out.number(sent));
         let data = Data {
             step: step.number,
-            number: step.sent,
+            number,
             base_rtt_us: u32::try_from(base_rtt_us).unwrap_or(u32::MAX),
             stamp: now.as_nanos(),
             payload: payload.as_deref().unwrap_or_default(),
@@ -496,6 +557,9 @@ impl Step {
             number,
             pace,
             controller: None,
+            bound: None,
+            left_out: None,
+            is_bounded: false,
             filler,
             sent: 0,
             first_sent: None,

@@ -125,6 +125,9 @@ impl Network {
     fn run(&mut self, sender: &mut impl Protocol, receiver: &mut impl Protocol, limit: Time) {
         while !sender.is_finished() && self.now < limit {
             let next = self.serve(SENDER, sender).min(self.serve(RECEIVER, receiver));
+            if sender.is_finished() {
+                return;
+            }
             let arrival = self.flying.peek().map_or(Time::NEVER, |Reverse(first)| first.0);
             self.now = next.min(arrival).max(self.now);
             while self.flying.peek().is_some_and(|Reverse(first)| first.0 <= self.now) {
@@ -145,12 +148,12 @@ impl Network {
 type Outcome = Result<StepResult, Failure>;
 
 fn probe(steps: &[Step], token: Option<Token>) -> (Probe, Results<Outcome>) {
+    probe_with(steps, SenderOptions { token, ..SenderOptions::to(address(RECEIVER)) })
+}
+
+fn probe_with(steps: &[Step], sender: SenderOptions) -> (Probe, Results<Outcome>) {
     let (on_event, results) = channel();
-    let options = ProbeOptions {
-        steps: steps.to_vec(),
-        packet: Bytes::new(1_400),
-        sender: SenderOptions { token, ..SenderOptions::to(address(RECEIVER)) },
-    };
+    let options = ProbeOptions { steps: steps.to_vec(), packet: Bytes::new(1_400), sender };
     let probe = Probe::new(options, 77, move |outcome| drop(on_event.send(outcome)));
     (probe, results)
 }
@@ -167,7 +170,11 @@ fn constant(micros: u64, millis: u64) -> Step {
 }
 
 fn measure(network: &mut Network, steps: &[Step]) -> Vec<Outcome> {
-    let (mut probe, results) = probe(steps, None);
+    measure_with(network, steps, SenderOptions::to(address(RECEIVER)))
+}
+
+fn measure_with(network: &mut Network, steps: &[Step], sender: SenderOptions) -> Vec<Outcome> {
+    let (mut probe, results) = probe_with(steps, sender);
     let (mut receiver, _events) = receiver(None);
     network.run(&mut probe, &mut receiver, Time::from_secs_f64(600.0));
     assert!(probe.is_finished());
@@ -182,8 +189,9 @@ fn loss_and_throughput_against_spacing_are_those_of_the_bottleneck() {
     let mut network = Network::new(TEN, Mischief::default(), 1);
     let plan =
         [constant(0, 500), constant(560, 1_000), constant(1_120, 1_000), constant(2_240, 1_000)];
-    let all: Vec<_> =
-        measure(&mut network, &plan).into_iter().map(|one| one.expect("measured")).collect();
+    let sender = SenderOptions { beyond_path: true, ..SenderOptions::to(address(RECEIVER)) };
+    let all = measure_with(&mut network, &plan, sender);
+    let all: Vec<_> = all.into_iter().map(|one| one.expect("measured")).collect();
     assert_eq!(all.len(), 4);
     // 1,400 bytes take 1,120 us: without spacing nearly all is lost, at half of that half.
     assert!(all[0].loss() > 0.95, "{}", all[0].loss());
@@ -214,6 +222,28 @@ fn psp_finds_the_bottleneck_and_loses_far_less_than_no_spacing() {
         let last = measured.spacings.last().expect("notes").1;
         // 1,120 us fill the bottleneck; a loss doubles the spacing.
         assert!(last > Duration::from_micros(800) && last < Duration::from_millis(5), "{last}");
+    }
+}
+
+#[test]
+fn whatever_the_spacing_no_more_than_the_path_bears_is_sent_for_long() {
+    for rate in [2_000_000, 20_000_000] {
+        let pace = Pace::Adaptive(SpacingParameters::psp());
+        let psp = Step { pace, duration: Duration::from_secs(20) };
+        for step in [constant(0, 20_000), constant(10, 20_000), psp] {
+            let mut network = Network::new(Rate::from_bits_per_sec(rate), Mischief::default(), 1);
+            let secret = Some(3);
+            let sender = SenderOptions { secret, ..SenderOptions::to(address(RECEIVER)) };
+            let one = measure_with(&mut network, &[step], sender).remove(0).expect("measured");
+            let (sent, takes) = (one.sent_rate().as_mbit_per_sec(), rate as f64 / 1e6);
+            assert!(sent < 1.15 * takes, "{sent} Mbit/s on a path of {takes}: {step:?}");
+            assert!(one.loss() < 0.12, "{} lost: {step:?}", one.loss());
+            if step.pace != psp.pace {
+                assert!(one.is_bounded, "{step:?}");
+                let arrived = one.received_rate().as_mbit_per_sec();
+                assert!(arrived > 0.75 * takes, "{arrived} Mbit/s of {takes}: {step:?}");
+            }
+        }
     }
 }
 

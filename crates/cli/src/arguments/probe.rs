@@ -18,15 +18,15 @@ pub(crate) struct Probe {
     /// of one host
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: Option<String>,
-    /// Spacings to measure in turn, from the start of a packet to the start of the next: a time,
-    /// psp, or psp-damped
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "0 us,50 us,100 us,200 us,500 us,1 ms,2 ms,5 ms"
-    )]
+    /// Measure throughput and loss at these spacings in turn, such as "0,100 us,1 ms,psp": from the
+    /// start of a packet to the start of the next, a time, psp, or psp-damped. No more is sent than
+    /// the path is seen to bear
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "listen")]
     pub(crate) spacing: Vec<ProbeSpacing>,
+    /// With --spacing: keep constant spacings also on a path that does not bear them, which floods
+    /// it; only for a path of your own
+    #[arg(long, requires = "spacing")]
+    pub(crate) beyond_path: bool,
     /// Seconds to send at each spacing (default 3), or to record (default 60)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: Option<u64>,

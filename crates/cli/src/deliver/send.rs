@@ -22,7 +22,7 @@ use super::status_line::StatusLine;
 use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
 use crate::access::Destination;
-use crate::address::{resolve, socket_at};
+use crate::address::{Greeting, answering, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
 use crate::signals::stop_flag;
@@ -40,7 +40,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let destination = Destination::read(&arguments.to, "--to: ")?;
     let trust = destination.trust(arguments.fingerprint, || other_trust(arguments))?;
     let token = destination.token(&arguments.credentials)?;
-    let remote = resolve(&destination.address, "--to ")?;
+    let remote = answering(&destination.address, "--to ", &Greeting::quic())?;
     let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
         congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
