@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use ontempo_foundation::{Duration, Time};
 
 use super::rtp::{self, unwrapped};
+use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
-use super::unit::{Kind, MAX_DEPENDENCIES, Part, Span, Unit};
+use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
 
 /// Incomplete units at a time: streams of a multiplex, or RTP frames that wait for a late packet.
 const MAX_OPEN: usize = 64;
@@ -34,8 +35,11 @@ pub struct PacketizerOptions {
     /// Format of the datagrams; `None`: detected for each.
     pub format: Option<Format>,
     /// How long after its first byte an incomplete unit is emitted. The rest becomes a unit that
-    /// depends on it. Zero: each datagram is emitted immediately.
+    /// continues it. Zero: each datagram is emitted immediately.
     pub hold: Duration,
+    /// Units are emitted together, as soon as they fill packets; zero: each at once when it is
+    /// complete or has been held.
+    pub gathering: Gathering,
     /// Maximum size of a unit, in bytes; a longer frame is split into several units.
     pub max_bytes: usize,
 }
@@ -44,9 +48,40 @@ impl Default for PacketizerOptions {
     fn default() -> Self {
         // An encoder that does not pace sends a whole frame within less than this; for one that
         // paces, waiting for the last packet gains nothing.
-        Self { format: None, hold: Duration::from_micros(500), max_bytes: 256 << 10 }
+        let hold = Duration::from_micros(500);
+        Self { format: None, hold, gathering: Gathering::default(), max_bytes: 256 << 10 }
     }
 }
+
+/// How much a paced source gathers, so that the headers of packets and units are shared by more.
+///
+/// It is paced where its datagrams are further apart than [`PacketizerOptions::hold`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathering {
+    /// Bytes of the transport that are gathered: of data, with the headers of units.
+    pub bytes: usize,
+    /// How long the first of them waits at most.
+    pub within: Duration,
+}
+
+impl Gathering {
+    /// Nothing is gathered.
+    pub const NONE: Self = Self { bytes: 0, within: Duration::ZERO };
+}
+
+impl Default for Gathering {
+    fn default() -> Self {
+        // Two packets of 1,500 bytes: a stream of 4 Mbit/s has them within 6 ms.
+        Self { bytes: 2_830, within: Duration::from_millis(6) }
+    }
+}
+
+/// Bytes that a unit, and a part of one, take on their way beside their data, about.
+const UNIT_COST: usize = 40;
+const PART_COST: usize = 6;
+
+/// Bytes of a transport packet that are left out behind another of the same unit.
+const PREDICTED: usize = 4;
 
 /// The stream that a piece belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +108,23 @@ struct Piece {
 }
 
 impl Piece {
+    /// No bytes: null packets alone.
+    const FILLER: Self = Self {
+        key: Key::Pid(ts::FILLER),
+        span: Span { offset: 0, length: 0 },
+        kind: Kind::Filler,
+        begins: false,
+        ends: false,
+        media_time: None,
+        slack: None,
+    };
+
+    /// The header in front of transport packets.
+    fn of_header(length: usize) -> Self {
+        let span = Span { offset: 0, length: length as u16 };
+        Self { key: Key::Alone, span, ..Self::FILLER }
+    }
+
     fn alone(datagram: &[u8]) -> Self {
         Self {
             key: Key::Alone,
@@ -124,6 +176,8 @@ struct Open {
     unit: Unit,
     since: Time,
     sequence: Option<Sequence>,
+    /// Spans and null packets.
+    pieces: usize,
 }
 
 /// Turns datagrams into units.
@@ -142,6 +196,26 @@ pub struct Packetizer {
     /// Units emitted before their end, by the stream of their continuation.
     unfinished: BTreeMap<Key, u64>,
     pieces: Vec<Piece>,
+    /// Null packets of the current datagram, until a unit describes them.
+    nulls: Vec<Stuffing>,
+    gathered: Gathered,
+}
+
+/// What is held back to fill packets.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// Complete units.
+    units: Vec<Unit>,
+    /// Bytes of these and of the incomplete ones, as the transport has them.
+    bytes: usize,
+    /// When the first byte of them came.
+    since: Option<Time>,
+    /// When they became enough.
+    full: Option<Time>,
+    /// When the last datagram came.
+    last: Option<Time>,
+    /// The datagram before the current one came a moment ago: the source does not pace.
+    is_burst: bool,
 }
 
 impl Packetizer {
@@ -159,6 +233,8 @@ impl Packetizer {
             last_tables: None,
             unfinished: BTreeMap::new(),
             pieces: Vec::new(),
+            nulls: Vec::new(),
+            gathered: Gathered::default(),
         }
     }
 
@@ -169,6 +245,9 @@ impl Packetizer {
         self.handle_timeout(now);
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.clear();
+        self.nulls.clear();
+        let gap = self.gathered.last.replace(now).map(|last| now.since(last));
+        self.gathered.is_burst = gap.is_some_and(|gap| gap < self.options.hold);
         let sequence = self.look(now, datagram, &mut pieces);
         let number = self.next_datagram;
         self.next_datagram += 1;
@@ -188,26 +267,72 @@ impl Packetizer {
 
     /// When to call [`handle_timeout`](Self::handle_timeout); [`Time::NEVER`] if not at all.
     pub fn next_timeout(&self) -> Time {
-        self.open.first().map_or(Time::NEVER, |open| open.since + self.options.hold)
+        if !self.gathers() {
+            return self.open.first().map_or(Time::NEVER, |open| open.since + self.options.hold);
+        }
+        let Gathered { since, full, .. } = self.gathered;
+        let full = full.map_or(Time::NEVER, |full| full + self.options.hold);
+        since.map_or(Time::NEVER, |since| full.min(since + self.options.gathering.within))
     }
 
-    /// Emits units that have been incomplete for [`PacketizerOptions::hold`].
+    /// Emits units that have been incomplete for [`PacketizerOptions::hold`], and those that have
+    /// been [gathered](Gathering).
     pub fn handle_timeout(&mut self, now: Time) {
         while self.next_timeout() <= now {
-            self.close(0, false);
+            if self.gathers() { self.emit(false) } else { self.close(0, false) }
         }
     }
 
     /// End of input: emits all incomplete units.
     pub fn finish(&mut self) {
+        self.emit(true);
+    }
+
+    fn gathers(&self) -> bool {
+        self.options.gathering.bytes > 0 && self.options.hold > Duration::ZERO
+    }
+
+    /// Emits everything; `is_whole`: nothing follows.
+    fn emit(&mut self, is_whole: bool) {
         while !self.open.is_empty() {
-            self.close(0, true);
+            self.close(0, is_whole);
+        }
+        self.ready.extend(self.gathered.units.drain(..));
+        (self.gathered.bytes, self.gathered.since, self.gathered.full) = (0, None, None);
+    }
+
+    /// Makes room for a piece of a paced source, and counts it.
+    fn gather(&mut self, now: Time, number: u64, piece: &Piece) {
+        if matches!(piece.key, Key::Alone | Key::Frame(..)) {
+            // Not of a transport stream: a frame is complete soon, or has all the packets it fills.
+            self.gathered.since.get_or_insert(now);
+            self.gathered.full.get_or_insert(now);
+            return;
+        }
+        let open = self.open.iter().find(|open| open.key == piece.key);
+        let has_part = open.is_some_and(|open| {
+            open.unit.parts.last().is_some_and(|part| part.datagram == number)
+        });
+        let length = usize::from(piece.span.length);
+        let saved = open.map_or(0, |_| PREDICTED * (length / ts::PACKET));
+        let mut cost = length.saturating_sub(saved) + if has_part { 0 } else { PART_COST };
+        cost += if open.is_some() { 0 } else { UNIT_COST };
+        let most = self.options.gathering.bytes;
+        let Gathered { bytes, is_burst, .. } = self.gathered;
+        if bytes > 0 && bytes + cost > most && !is_burst {
+            self.emit(false);
+        }
+        self.gathered.bytes += cost;
+        self.gathered.since.get_or_insert(now);
+        if self.gathered.bytes >= most {
+            self.gathered.full.get_or_insert(now);
         }
     }
 
-    /// Bytes of incomplete units.
+    /// Bytes of units that are not emitted yet.
     pub fn held(&self) -> usize {
-        self.open.iter().map(|open| open.unit.data.len()).sum()
+        let open = self.open.iter().map(|open| &open.unit);
+        open.chain(&self.gathered.units).map(|unit| unit.data.len()).sum()
     }
 
     /// Splits a datagram into pieces.
@@ -243,6 +368,17 @@ impl Packetizer {
         let mut from = 0;
         for at in (start..datagram.len()).step_by(size) {
             let packet = &datagram[at..at + size];
+            if let Some(null) = packet.as_array().and_then(|one| Stuffing::of(one, at as u16)) {
+                if !self.nulls.last_mut().is_some_and(|last| last.extend(&null)) {
+                    self.nulls.push(null);
+                }
+                if at == start && start > 0 {
+                    // The header of RTP goes with the next piece.
+                    pieces.push(Piece::of_header(start));
+                }
+                from = at + size;
+                continue;
+            }
             let span = Span { offset: from as u16, length: (at + size - from) as u16 };
             from = at + size;
             let Some(header) = ts::header(packet) else { continue };
@@ -250,8 +386,19 @@ impl Packetizer {
             let piece = self.piece_of(packet, &header, content, span);
             pieces.push(piece);
         }
-        if pieces.is_empty() {
+        if let [header, next, ..] = pieces.as_mut_slice()
+            && header.key == Key::Alone
+        {
+            *header = Piece { span: header.span, ends: false, ..*next };
+            next.begins = false;
+        }
+        if pieces.is_empty() && self.nulls.is_empty() {
             pieces.push(Piece::alone(datagram));
+        } else if pieces.iter().all(|piece| piece.key == Key::Alone) {
+            // Only null packets, and perhaps a header.
+            let span = Span { offset: 0, length: start as u16 };
+            pieces.clear();
+            pieces.push(Piece { span, ..Piece::FILLER });
         }
     }
 
@@ -353,10 +500,14 @@ impl Packetizer {
         sequence: Option<Sequence>,
     ) {
         self.close_before(piece, sequence);
+        if self.gathers() {
+            self.gather(now, number, piece);
+        }
         let length = usize::from(piece.span.length);
         let mut place = self.open.iter().position(|open| open.key == piece.key);
         if let Some(full) = place
-            && self.open[full].unit.data.len() + length > self.options.max_bytes
+            && (self.open[full].unit.data.len() + length > self.options.max_bytes
+                || self.open[full].pieces >= MAX_PIECES / 2)
         {
             self.close(full, false);
             place = None;
@@ -366,6 +517,9 @@ impl Packetizer {
         let unit = &mut open.unit;
         let (from, whole) = (usize::from(piece.span.offset), datagram.len() as u16);
         unit.data.extend_from_slice(&datagram[from..from + length]);
+        // Null packets alone have no bytes; an empty datagram has a span nevertheless.
+        let has_span = length > 0 || piece.key == Key::Alone;
+        open.pieces += 1;
         match unit.parts.last_mut().filter(|part| part.datagram == number) {
             Some(part) => match part.spans.last_mut() {
                 Some(last) if last.offset + last.length == piece.span.offset => {
@@ -375,8 +529,10 @@ impl Packetizer {
             },
             None => {
                 let arrived = Time::from_nanos(now.as_nanos() / 1_000 * 1_000);
-                let spans = vec![piece.span];
-                unit.parts.push(Part { datagram: number, length: whole, arrived, spans });
+                let spans = if has_span { vec![piece.span] } else { Vec::new() };
+                let stuffing = std::mem::take(&mut self.nulls);
+                open.pieces += stuffing.iter().map(|one| usize::from(one.packets)).sum::<usize>();
+                unit.parts.push(Part { datagram: number, length: whole, arrived, spans, stuffing });
             }
         }
         if let Some(new) = sequence {
@@ -431,6 +587,7 @@ impl Packetizer {
         let mut dependencies: Vec<u64> = unfinished.into_iter().collect();
         if let Key::Pid(pid) = piece.key
             && piece.kind != Kind::Filler
+            && unfinished.is_none()
         {
             let key = self.streams.get_mut(&pid).and_then(|stream| match piece.kind {
                 Kind::Key if piece.begins => stream.key.replace(id).and(None),
@@ -449,13 +606,14 @@ impl Packetizer {
         let unit = Unit {
             id,
             kind: piece.kind,
-            media_time: piece.media_time,
-            slack: piece.slack,
+            media_time: piece.media_time.filter(|_| unfinished.is_none()),
+            slack: piece.slack.filter(|_| unfinished.is_none()),
+            continues: unfinished,
             dependencies,
             parts: Vec::new(),
             data: Vec::new(),
         };
-        self.open.push(Open { key: piece.key, unit, since: now, sequence: None });
+        self.open.push(Open { key: piece.key, unit, since: now, sequence: None, pieces: 0 });
         self.open.len() - 1
     }
 
@@ -469,12 +627,33 @@ impl Packetizer {
         }
         if is_whole {
             self.unfinished.remove(&open.key);
-        } else if !matches!(open.key, Key::Alone | Key::Tables) {
+        } else if !matches!(open.key, Key::Alone | Key::Tables | Key::Pid(ts::FILLER)) {
             if self.unfinished.len() >= MAX_OPEN {
                 self.unfinished.pop_first();
             }
             self.unfinished.insert(open.key, open.unit.id);
         }
-        self.ready.push_back(open.unit);
+        if self.gathers() && !matches!(open.key, Key::Alone | Key::Frame(..)) {
+            self.gathered.units.push(open.unit);
+        } else {
+            self.ready.push_back(open.unit);
+        }
+        self.release();
+    }
+
+    /// Emits complete units if enough is gathered, and counts the rest anew.
+    fn release(&mut self) {
+        if self.gathered.full.is_none() {
+            return;
+        }
+        self.ready.extend(self.gathered.units.drain(..));
+        let open = self.open.iter().map(|open| UNIT_COST + open.unit.data.len());
+        self.gathered.bytes = open.sum();
+        self.gathered.since = self.open.iter().map(|open| open.since).min();
+        let is_full = self.gathered.bytes >= self.options.gathering.bytes
+            || self.open.iter().any(|open| matches!(open.key, Key::Frame(..)));
+        if !is_full {
+            self.gathered.full = None;
+        }
     }
 }

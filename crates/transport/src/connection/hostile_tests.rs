@@ -9,7 +9,7 @@ use super::*;
 use crate::flow::{DeliveryOrder, Reliability};
 use crate::identity::{Identity, Trust};
 use crate::simulated::{Network, Path};
-use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, UnitHeader};
+use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, Sent, UnitHeader};
 use crate::{ConnectionId, Endpoint, Event};
 
 pub(super) const VILLAIN: usize = 0;
@@ -141,9 +141,10 @@ impl World {
 }
 
 fn unit(flow: u64, id: u64, length: u64) -> Vec<u8> {
-    let (sent, lifetime) = (Time::ZERO, None);
+    let (sent, lifetime, continues) = (Sent::At(Time::ZERO), None, None);
+    let (priority, depends_on) = (0, Vec::new());
     let header =
-        UnitHeader { flow, id, length, sent, lifetime, priority: 0, depends_on: Vec::new() };
+        UnitHeader { flow, id, length, sent, lifetime, priority, continues, depends_on };
     let mut bytes = Vec::new();
     header.write(&mut bytes);
     bytes

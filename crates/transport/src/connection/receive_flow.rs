@@ -246,7 +246,7 @@ impl ReceiveFlow {
 
     fn unit(&mut self, now: Time, partial: Partial, clocks: &Clocks) -> Unit {
         let header = &partial.header;
-        let sent = clocks.ours(header.sent);
+        let sent = clocks.ours_of(header.sent, now);
         let (id, lifetime, priority) = (header.id, header.lifetime, header.priority);
         let length = header.length;
         if let Some(sent) = sent {
