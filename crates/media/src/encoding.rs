@@ -222,12 +222,7 @@ fn micros(time: Time) -> u64 {
     time.as_nanos() / 1_000
 }
 
-fn write_part(
-    part: &Part,
-    before: Option<&Part>,
-    pattern: &mut Option<Fill>,
-    to: &mut Vec<u8>,
-) {
+fn write_part(part: &Part, before: Option<&Part>, pattern: &mut Option<Fill>, to: &mut Vec<u8>) {
     let (number, arrived) = before.map_or((0, 0), |one| (one.datagram, micros(one.arrived)));
     let step = part.datagram.wrapping_sub(number);
     let since = micros(part.arrived).wrapping_sub(arrived);
@@ -291,9 +286,7 @@ impl NullsAs {
         let Some((grid, own)) = mask else { return Self::List };
         let nulls = part.stuffing.iter().map(|one| (usize::from(one.offset), one.length()));
         let nulls = grid.mask(nulls) & !HEADER;
-        let is = |counts| {
-            grid.stuffing(nulls, first.counter, counts, &first.fill) == part.stuffing
-        };
+        let is = |counts| grid.stuffing(nulls, first.counter, counts, &first.fill) == part.stuffing;
         let is_default = (first.counter, &first.fill) == (0, &Fill::Byte(0xff));
         match (is(false), is(true)) {
             (true, _) if is_default && nulls == grid.all() & !own & !HEADER => Self::Others,
@@ -494,10 +487,7 @@ fn read_stuffing(
     Ok(all)
 }
 
-fn read_null(
-    rest: &mut &[u8],
-    pattern: &mut Option<Fill>,
-) -> Result<(u8, bool, Fill), UnitError> {
+fn read_null(rest: &mut &[u8], pattern: &mut Option<Fill>) -> Result<(u8, bool, Fill), UnitError> {
     let head = byte(rest)?;
     let fill = match (head & FILLS, head & AS_BEFORE != 0) {
         (0, false) => Fill::Byte(0xff),

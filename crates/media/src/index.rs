@@ -5,8 +5,8 @@ use std::fmt;
 
 use ontempo_foundation::{Duration, Time};
 
-use super::ts::{self, PACKET, SYNC};
 use super::packetizer::Gathering;
+use super::ts::{self, PACKET, SYNC};
 use super::{Format, Kind, Packetizer, PacketizerOptions, PcrClock, Unit};
 
 /// The PID of stuffing packets, whose continuity counter means nothing (section 2.4.3.3).

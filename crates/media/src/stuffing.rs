@@ -42,8 +42,7 @@ impl Stuffing {
         let payload: &[u8; NULL_PAYLOAD] = payload.first_chunk()?;
         let first = payload[0];
         let is_even = payload.iter().all(|byte| *byte == first);
-        let fill =
-            if is_even { Fill::Byte(first) } else { Fill::Bytes(Arc::new(*payload)) };
+        let fill = if is_even { Fill::Byte(first) } else { Fill::Bytes(Arc::new(*payload)) };
         Some(Self { offset, packets: 1, counter: header[3] & 0x0f, counts: false, fill })
     }
 

@@ -17,9 +17,19 @@ fn peak_memory() -> Option<usize> {
 fn shreds(datagram: u64) -> Unit {
     let spans: Vec<Span> = (0..32_767).map(|place| Span { offset: 2 * place, length: 1 }).collect();
     let data = vec![7; spans.len()];
-    let parts = vec![Part { datagram, length: u16::MAX, arrived: Time::ZERO, spans, stuffing: vec![] }];
+    let parts =
+        vec![Part { datagram, length: u16::MAX, arrived: Time::ZERO, spans, stuffing: vec![] }];
     let (kind, dependencies) = (Kind::Datagram, Vec::new());
-    Unit { id: datagram, kind, media_time: None, slack: None, continues: None, dependencies, parts, data }
+    Unit {
+        id: datagram,
+        kind,
+        media_time: None,
+        slack: None,
+        continues: None,
+        dependencies,
+        parts,
+        data,
+    }
 }
 
 #[test]

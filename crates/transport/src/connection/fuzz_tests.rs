@@ -13,8 +13,8 @@ use crate::flow::{DeliveryOrder, Reliability};
 use crate::identity::Identity;
 use crate::simulated::Path;
 use crate::wire::{
-    AckRequest, DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, ReceiverReport,
-    Sent, UnitHeader,
+    AckRequest, DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, ReceiverReport, Sent,
+    UnitHeader,
 };
 use crate::{Endpoint, Event};
 

@@ -143,8 +143,7 @@ impl World {
 fn unit(flow: u64, id: u64, length: u64) -> Vec<u8> {
     let (sent, lifetime, continues) = (Sent::At(Time::ZERO), None, None);
     let (priority, depends_on) = (0, Vec::new());
-    let header =
-        UnitHeader { flow, id, length, sent, lifetime, priority, continues, depends_on };
+    let header = UnitHeader { flow, id, length, sent, lifetime, priority, continues, depends_on };
     let mut bytes = Vec::new();
     header.write(&mut bytes);
     bytes

@@ -46,7 +46,11 @@ pub enum Sent {
 impl Sent {
     /// Of a unit that is written at `now`.
     pub fn of(sent: Time, now: Time) -> Self {
-        if now.since(sent) <= MAX_AGE { Self::Low((sent.as_nanos() / 1_000) as u32) } else { Self::At(sent) }
+        if now.since(sent) <= MAX_AGE {
+            Self::Low((sent.as_nanos() / 1_000) as u32)
+        } else {
+            Self::At(sent)
+        }
     }
 
     /// The time, if it is `now` at the sender, about.
