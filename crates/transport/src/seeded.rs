@@ -17,21 +17,16 @@ impl TimeSource for GivenTime {
     }
 }
 
-/// Bytes of a connection id: each packet has one. The stack makes another where an id is taken, and
-/// accepts no connection where three quarters of all are.
-const ID_BYTES: usize = 4;
-
 /// Connection ids from a named random stream.
 pub(crate) struct SeededIds(pub(crate) RandomStream);
 
 impl ConnectionIdGenerator for SeededIds {
     fn generate_cid(&mut self) -> noq_proto::ConnectionId {
-        let [.., a, b, c, d] = self.0.next_u64().to_le_bytes();
-        noq_proto::ConnectionId::new(&[a, b, c, d])
+        noq_proto::ConnectionId::new(&self.0.next_u64().to_le_bytes())
     }
 
     fn cid_len(&self) -> usize {
-        ID_BYTES
+        8
     }
 
     fn cid_lifetime(&self) -> Option<StdDuration> {
