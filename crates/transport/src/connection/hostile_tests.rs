@@ -217,7 +217,11 @@ const ATTACKS: [Attack; 17] = [
     ),
     ("half a unit", |w| w.stream(&unit(0, 0, 10), true), "too early"),
     // Flow 0, unit 3, no bytes, sent at 0, no lifetime, no priority, one dependency: itself.
-    ("a unit that needs itself", |w| w.stream(&[0, 3, 0, 0, 0, 0, 1, 0], false), "dependency"),
+    (
+        "a unit that needs itself",
+        |w| w.stream(&[0x20, 3, 0, 0, 0, 0, 0, 1, 0], false),
+        "dependency",
+    ),
     (
         "a fragment of a reliable flow",
         |w| w.datagram(&FragmentHeader::Later { flow: 0, id: 0, length: 9, offset: 3 }, 2),
