@@ -35,9 +35,18 @@ fn sender(to: &str, session: u128) -> Result<(Connection, String), Error> {
 
 fn unit(datagram: u64, length: u16, spans: Vec<Span>) -> Unit {
     let data = vec![7; spans.iter().map(|span| usize::from(span.length)).sum()];
-    let parts = vec![Part { datagram, length, arrived: Time::ZERO, spans }];
+    let parts = vec![Part { datagram, length, arrived: Time::ZERO, spans, stuffing: vec![] }];
     let (kind, dependencies) = (Kind::Datagram, Vec::new());
-    Unit { id: datagram, kind, media_time: None, slack: None, dependencies, parts, data }
+    Unit {
+        id: datagram,
+        kind,
+        media_time: None,
+        slack: None,
+        continues: None,
+        dependencies,
+        parts,
+        data,
+    }
 }
 
 /// Sends units of datagrams from 1 on until the receiver takes no more, or for twenty seconds.
@@ -92,6 +101,7 @@ fn large_units_that_wait_for_a_time_that_never_comes() {
             length: 60_000,
             arrived: Time::from_nanos((number * 64 + place) * 1_000_000_000),
             spans: spans(place),
+            stuffing: vec![],
         };
         let parts: Vec<Part> = (0..64).map(part).collect();
         Unit { parts, data: vec![7; 64 * 60_000], ..unit(number, 0, Vec::new()) }

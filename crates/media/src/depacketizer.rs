@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ontempo_foundation::{Duration, Time};
 
+use super::stuffing::Stuffing;
 use super::unit::{Part, Unit};
 
 /// Window of the minimum clock difference, in two halves: the clocks of two machines drift.
@@ -76,25 +77,55 @@ pub struct DepacketizerStatistics {
     pub forced: u64,
 }
 
+/// A piece of a datagram.
+#[derive(Debug)]
+enum Piece {
+    Bytes(Vec<u8>),
+    /// Null packets, which become bytes when the datagram is emitted.
+    Stuffing(Stuffing),
+}
+
+impl Piece {
+    /// Bytes of the datagram.
+    fn length(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Stuffing(stuffing) => stuffing.length(),
+        }
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        PIECE_BYTES
+            + match self {
+                Self::Bytes(bytes) => bytes.len(),
+                Self::Stuffing(stuffing) => stuffing.memory(),
+            }
+    }
+}
+
 #[derive(Debug)]
 struct Slot {
     length: u16,
     arrived: Time,
     /// By offset.
-    pieces: BTreeMap<u16, Vec<u8>>,
+    pieces: BTreeMap<u16, Piece>,
+    /// Bytes of the datagram that they have.
     have: usize,
+    /// Memory of the pieces, bytes.
+    memory: usize,
     /// The missing pieces will not arrive.
     is_abandoned: bool,
 }
 
 impl Slot {
     fn new(length: u16, arrived: Time) -> Self {
-        Self { length, arrived, pieces: BTreeMap::new(), have: 0, is_abandoned: false }
+        Self { length, arrived, pieces: BTreeMap::new(), have: 0, memory: 0, is_abandoned: false }
     }
 
     /// Memory that it takes, bytes.
     fn cost(&self) -> usize {
-        SLOT_BYTES + self.have + PIECE_BYTES * self.pieces.len()
+        SLOT_BYTES + self.memory
     }
 
     fn is_whole(&self) -> bool {
@@ -102,19 +133,32 @@ impl Slot {
     }
 
     /// False if it overlaps another piece.
-    fn take(&mut self, offset: u16, piece: &[u8]) -> bool {
-        let end = usize::from(offset) + piece.len();
+    fn take(&mut self, offset: u16, piece: Piece) -> bool {
+        let end = usize::from(offset) + piece.length();
         let before = self.pieces.range(..=offset).next_back();
         let is_free = before.is_none_or(|(&at, other)| {
-            at != offset && usize::from(at) + other.len() <= usize::from(offset)
+            at != offset && usize::from(at) + other.length() <= usize::from(offset)
         });
         let after = self.pieces.range(offset..).next();
         if !is_free || after.is_some_and(|(&at, _)| usize::from(at) < end) {
             return false;
         }
-        self.have += piece.len();
-        self.pieces.insert(offset, piece.to_vec());
+        self.have += piece.length();
+        self.memory += piece.memory();
+        self.pieces.insert(offset, piece);
         true
+    }
+
+    /// The bytes that have come.
+    fn data(self) -> Vec<u8> {
+        let mut data = Vec::with_capacity(self.have);
+        for piece in self.pieces.into_values() {
+            match piece {
+                Piece::Bytes(bytes) => data.extend(bytes),
+                Piece::Stuffing(stuffing) => stuffing.write_packets(&mut data),
+            }
+        }
+        data
     }
 }
 
@@ -151,7 +195,10 @@ impl Depacketizer {
     /// The most bytes of memory by which [`push`](Self::push) of this unit raises
     /// [`waiting`](Self::waiting).
     pub fn cost(unit: &Unit) -> usize {
-        let pieces = |part: &Part| SLOT_BYTES + PIECE_BYTES * part.spans.len();
+        let pieces = |part: &Part| {
+            let stuffing = part.stuffing.iter().map(|one| PIECE_BYTES + one.memory());
+            SLOT_BYTES + PIECE_BYTES * part.spans.len() + stuffing.sum::<usize>()
+        };
         unit.data.len() + unit.parts.iter().map(pieces).sum::<usize>()
     }
 
@@ -161,27 +208,36 @@ impl Depacketizer {
             self.fastest.note(now, part.arrived);
         }
         for (part, span, piece) in unit.pieces() {
-            if part.datagram < self.next {
-                self.statistics.late += 1;
-                continue;
+            self.take(part, span.offset, Piece::Bytes(piece.to_vec()));
+        }
+        for part in &unit.parts {
+            for stuffing in &part.stuffing {
+                self.take(part, stuffing.offset, Piece::Stuffing(stuffing.clone()));
             }
-            let new = || {
-                self.bytes += SLOT_BYTES;
-                Slot::new(part.length, part.arrived)
-            };
-            let slot = self.slots.entry(part.datagram).or_insert_with(new);
-            if slot.is_abandoned && slot.pieces.is_empty() {
-                slot.length = part.length;
-            }
-            let fits = slot.length == part.length;
-            if !fits || !slot.take(span.offset, piece) {
-                self.statistics.conflicting += 1;
-                continue;
-            }
-            self.bytes += PIECE_BYTES + piece.len();
-            if self.options.release == Release::WhenWhole && slot.is_whole() {
-                self.whole.push(part.datagram);
-            }
+        }
+    }
+
+    fn take(&mut self, part: &Part, offset: u16, piece: Piece) {
+        if part.datagram < self.next {
+            self.statistics.late += 1;
+            return;
+        }
+        let new = || {
+            self.bytes += SLOT_BYTES;
+            Slot::new(part.length, part.arrived)
+        };
+        let slot = self.slots.entry(part.datagram).or_insert_with(new);
+        if slot.is_abandoned && slot.pieces.is_empty() {
+            slot.length = part.length;
+        }
+        let (fits, before) = (slot.length == part.length, slot.memory);
+        if !fits || !slot.take(offset, piece) {
+            self.statistics.conflicting += 1;
+            return;
+        }
+        self.bytes += slot.memory - before;
+        if self.options.release == Release::WhenWhole && slot.is_whole() {
+            self.whole.push(part.datagram);
         }
     }
 
@@ -253,9 +309,7 @@ impl Depacketizer {
         let count =
             if is_whole { &mut self.statistics.whole } else { &mut self.statistics.partial };
         *count += 1;
-        let pieces: Vec<_> = slot.pieces.into_values().collect();
-        let data = pieces.concat();
-        Some(RestoredDatagram { datagram: number, data, is_whole })
+        Some(RestoredDatagram { datagram: number, data: slot.data(), is_whole })
     }
 
     /// Whether nothing may wait any longer.

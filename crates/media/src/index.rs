@@ -5,6 +5,7 @@ use std::fmt;
 
 use ontempo_foundation::{Duration, Time};
 
+use super::packetizer::Gathering;
 use super::ts::{self, PACKET, SYNC};
 use super::{Format, Kind, Packetizer, PacketizerOptions, PcrClock, Unit};
 
@@ -101,6 +102,7 @@ fn cut(bytes: &[u8]) -> Vec<Unit> {
         format: Some(Format::TransportStream),
         // Above 0, and the time stands still: a unit ends where the stream says so.
         hold: Duration::from_secs(1),
+        gathering: Gathering::NONE,
         max_bytes: usize::MAX,
     });
     let mut units = Vec::new();

@@ -18,14 +18,17 @@
 
 mod chunker;
 mod depacketizer;
+mod encoding;
 mod film;
 mod frames;
 mod generate;
 mod index;
 mod mux;
 mod packetizer;
+mod packing;
 pub mod rtp;
 mod scan;
+mod stuffing;
 pub mod ts;
 mod unit;
 
@@ -41,8 +44,9 @@ pub use frames::{
 pub use generate::{GeneratedSound, GeneratorError, GeneratorParameters, SizeRatios, generate};
 pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use mux::{Muxed, NO_FRAME, Sending};
-pub use packetizer::{Format, Packetizer, PacketizerOptions};
+pub use packetizer::{Format, Gathering, Packetizer, PacketizerOptions};
 pub use scan::FilmError;
+pub use stuffing::{Fill, NULL_PAYLOAD, Stuffing};
 pub use unit::{Kind, MAX_PIECES, Part, Span, Unit, UnitError};
 
 #[cfg(test)]

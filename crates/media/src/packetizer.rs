@@ -1,12 +1,19 @@
 //! Datagrams to units.
 
+mod gathering;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use ontempo_foundation::{Duration, Time};
 
+use gathering::Gathered;
+
 use super::rtp::{self, unwrapped};
+use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
-use super::unit::{Kind, MAX_DEPENDENCIES, Part, Span, Unit};
+use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
+
+pub use gathering::Gathering;
 
 /// Incomplete units at a time: streams of a multiplex, or RTP frames that wait for a late packet.
 const MAX_OPEN: usize = 64;
@@ -34,8 +41,11 @@ pub struct PacketizerOptions {
     /// Format of the datagrams; `None`: detected for each.
     pub format: Option<Format>,
     /// How long after its first byte an incomplete unit is emitted. The rest becomes a unit that
-    /// depends on it. Zero: each datagram is emitted immediately.
+    /// continues it. Zero: each datagram is emitted immediately.
     pub hold: Duration,
+    /// Units are emitted together, as soon as they fill packets; zero: each at once when it is
+    /// complete or has been held.
+    pub gathering: Gathering,
     /// Maximum size of a unit, in bytes; a longer frame is split into several units.
     pub max_bytes: usize,
 }
@@ -44,7 +54,8 @@ impl Default for PacketizerOptions {
     fn default() -> Self {
         // An encoder that does not pace sends a whole frame within less than this; for one that
         // paces, waiting for the last packet gains nothing.
-        Self { format: None, hold: Duration::from_micros(500), max_bytes: 256 << 10 }
+        let hold = Duration::from_micros(500);
+        Self { format: None, hold, gathering: Gathering::default(), max_bytes: 256 << 10 }
     }
 }
 
@@ -73,6 +84,23 @@ struct Piece {
 }
 
 impl Piece {
+    /// No bytes: null packets alone.
+    const FILLER: Self = Self {
+        key: Key::Pid(ts::FILLER),
+        span: Span { offset: 0, length: 0 },
+        kind: Kind::Filler,
+        begins: false,
+        ends: false,
+        media_time: None,
+        slack: None,
+    };
+
+    /// The header in front of transport packets.
+    fn of_header(length: usize) -> Self {
+        let span = Span { offset: 0, length: length as u16 };
+        Self { key: Key::Alone, span, ..Self::FILLER }
+    }
+
     fn alone(datagram: &[u8]) -> Self {
         Self {
             key: Key::Alone,
@@ -124,6 +152,8 @@ struct Open {
     unit: Unit,
     since: Time,
     sequence: Option<Sequence>,
+    /// Spans and null packets.
+    pieces: usize,
 }
 
 /// Turns datagrams into units.
@@ -142,6 +172,9 @@ pub struct Packetizer {
     /// Units emitted before their end, by the stream of their continuation.
     unfinished: BTreeMap<Key, u64>,
     pieces: Vec<Piece>,
+    /// Null packets of the current datagram, until a unit describes them.
+    nulls: Vec<Stuffing>,
+    gathered: Gathered,
 }
 
 impl Packetizer {
@@ -159,6 +192,8 @@ impl Packetizer {
             last_tables: None,
             unfinished: BTreeMap::new(),
             pieces: Vec::new(),
+            nulls: Vec::new(),
+            gathered: Gathered::default(),
         }
     }
 
@@ -169,6 +204,9 @@ impl Packetizer {
         self.handle_timeout(now);
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.clear();
+        self.nulls.clear();
+        let gap = self.gathered.last.replace(now).map(|last| now.since(last));
+        self.gathered.is_burst = gap.is_some_and(|gap| gap < self.options.hold);
         let sequence = self.look(now, datagram, &mut pieces);
         let number = self.next_datagram;
         self.next_datagram += 1;
@@ -188,26 +226,31 @@ impl Packetizer {
 
     /// When to call [`handle_timeout`](Self::handle_timeout); [`Time::NEVER`] if not at all.
     pub fn next_timeout(&self) -> Time {
-        self.open.first().map_or(Time::NEVER, |open| open.since + self.options.hold)
+        if !self.gathers() {
+            return self.open.first().map_or(Time::NEVER, |open| open.since + self.options.hold);
+        }
+        let Gathered { since, full, .. } = self.gathered;
+        let full = full.map_or(Time::NEVER, |full| full + self.options.hold);
+        since.map_or(Time::NEVER, |since| full.min(since + self.options.gathering.within))
     }
 
-    /// Emits units that have been incomplete for [`PacketizerOptions::hold`].
+    /// Emits units that have been incomplete for [`PacketizerOptions::hold`], and those that have
+    /// been [gathered](Gathering).
     pub fn handle_timeout(&mut self, now: Time) {
         while self.next_timeout() <= now {
-            self.close(0, false);
+            if self.gathers() { self.emit(false) } else { self.close(0, false) }
         }
     }
 
     /// End of input: emits all incomplete units.
     pub fn finish(&mut self) {
-        while !self.open.is_empty() {
-            self.close(0, true);
-        }
+        self.emit(true);
     }
 
-    /// Bytes of incomplete units.
+    /// Bytes of units that are not emitted yet.
     pub fn held(&self) -> usize {
-        self.open.iter().map(|open| open.unit.data.len()).sum()
+        let open = self.open.iter().map(|open| &open.unit);
+        open.chain(&self.gathered.units).map(|unit| unit.data.len()).sum()
     }
 
     /// Splits a datagram into pieces.
@@ -243,6 +286,17 @@ impl Packetizer {
         let mut from = 0;
         for at in (start..datagram.len()).step_by(size) {
             let packet = &datagram[at..at + size];
+            if let Some(null) = packet.as_array().and_then(|one| Stuffing::of(one, at as u16)) {
+                if !self.nulls.last_mut().is_some_and(|last| last.extend(&null)) {
+                    self.nulls.push(null);
+                }
+                if at == start && start > 0 {
+                    // The header of RTP goes with the next piece.
+                    pieces.push(Piece::of_header(start));
+                }
+                from = at + size;
+                continue;
+            }
             let span = Span { offset: from as u16, length: (at + size - from) as u16 };
             from = at + size;
             let Some(header) = ts::header(packet) else { continue };
@@ -250,8 +304,19 @@ impl Packetizer {
             let piece = self.piece_of(packet, &header, content, span);
             pieces.push(piece);
         }
-        if pieces.is_empty() {
+        if let [header, next, ..] = pieces.as_mut_slice()
+            && header.key == Key::Alone
+        {
+            *header = Piece { span: header.span, ends: false, ..*next };
+            next.begins = false;
+        }
+        if pieces.is_empty() && self.nulls.is_empty() {
             pieces.push(Piece::alone(datagram));
+        } else if pieces.iter().all(|piece| piece.key == Key::Alone) {
+            // Only null packets, and perhaps a header.
+            let span = Span { offset: 0, length: start as u16 };
+            pieces.clear();
+            pieces.push(Piece { span, ..Piece::FILLER });
         }
     }
 
@@ -353,10 +418,14 @@ impl Packetizer {
         sequence: Option<Sequence>,
     ) {
         self.close_before(piece, sequence);
+        if self.gathers() {
+            self.gather(now, number, piece);
+        }
         let length = usize::from(piece.span.length);
         let mut place = self.open.iter().position(|open| open.key == piece.key);
         if let Some(full) = place
-            && self.open[full].unit.data.len() + length > self.options.max_bytes
+            && (self.open[full].unit.data.len() + length > self.options.max_bytes
+                || self.open[full].pieces >= MAX_PIECES / 2)
         {
             self.close(full, false);
             place = None;
@@ -366,6 +435,9 @@ impl Packetizer {
         let unit = &mut open.unit;
         let (from, whole) = (usize::from(piece.span.offset), datagram.len() as u16);
         unit.data.extend_from_slice(&datagram[from..from + length]);
+        // Null packets alone have no bytes; an empty datagram has a span nevertheless.
+        let has_span = length > 0 || piece.key == Key::Alone;
+        open.pieces += 1;
         match unit.parts.last_mut().filter(|part| part.datagram == number) {
             Some(part) => match part.spans.last_mut() {
                 Some(last) if last.offset + last.length == piece.span.offset => {
@@ -375,8 +447,10 @@ impl Packetizer {
             },
             None => {
                 let arrived = Time::from_nanos(now.as_nanos() / 1_000 * 1_000);
-                let spans = vec![piece.span];
-                unit.parts.push(Part { datagram: number, length: whole, arrived, spans });
+                let spans = if has_span { vec![piece.span] } else { Vec::new() };
+                let stuffing = std::mem::take(&mut self.nulls);
+                open.pieces += stuffing.iter().map(|one| usize::from(one.packets)).sum::<usize>();
+                unit.parts.push(Part { datagram: number, length: whole, arrived, spans, stuffing });
             }
         }
         if let Some(new) = sequence {
@@ -431,6 +505,7 @@ impl Packetizer {
         let mut dependencies: Vec<u64> = unfinished.into_iter().collect();
         if let Key::Pid(pid) = piece.key
             && piece.kind != Kind::Filler
+            && unfinished.is_none()
         {
             let key = self.streams.get_mut(&pid).and_then(|stream| match piece.kind {
                 Kind::Key if piece.begins => stream.key.replace(id).and(None),
@@ -449,13 +524,14 @@ impl Packetizer {
         let unit = Unit {
             id,
             kind: piece.kind,
-            media_time: piece.media_time,
-            slack: piece.slack,
+            media_time: piece.media_time.filter(|_| unfinished.is_none()),
+            slack: piece.slack.filter(|_| unfinished.is_none()),
+            continues: unfinished,
             dependencies,
             parts: Vec::new(),
             data: Vec::new(),
         };
-        self.open.push(Open { key: piece.key, unit, since: now, sequence: None });
+        self.open.push(Open { key: piece.key, unit, since: now, sequence: None, pieces: 0 });
         self.open.len() - 1
     }
 
@@ -469,12 +545,17 @@ impl Packetizer {
         }
         if is_whole {
             self.unfinished.remove(&open.key);
-        } else if !matches!(open.key, Key::Alone | Key::Tables) {
+        } else if !matches!(open.key, Key::Alone | Key::Tables | Key::Pid(ts::FILLER)) {
             if self.unfinished.len() >= MAX_OPEN {
                 self.unfinished.pop_first();
             }
             self.unfinished.insert(open.key, open.unit.id);
         }
-        self.ready.push_back(open.unit);
+        if self.gathers() && !matches!(open.key, Key::Alone | Key::Frame(..)) {
+            self.gathered.units.push(open.unit);
+        } else {
+            self.ready.push_back(open.unit);
+        }
+        self.release();
     }
 }

@@ -8,6 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod stuffing;
+
+use stuffing::null;
+
 fn at(micros: u64) -> Time {
     Time::from_nanos(micros * 1_000)
 }
@@ -30,10 +34,16 @@ fn cut(datagrams: &[Vec<u8>], options: PacketizerOptions) -> Vec<Unit> {
     for unit in &units {
         let mut bytes = Vec::new();
         unit.write(&mut bytes);
-        assert_eq!(Unit::read(&bytes).as_ref(), Ok(unit));
+        assert_eq!(Unit::read(unit.id, &bytes), Ok(carried(unit)));
+        assert!(unit.continues.is_none_or(|continued| unit.dependencies == [continued]));
         assert!(unit.dependencies.iter().all(|&dependency| dependency < unit.id));
     }
     units
+}
+
+/// A unit as it is read: what it depends on is the transport's to carry.
+fn carried(unit: &Unit) -> Unit {
+    Unit { continues: None, dependencies: vec![], ..unit.clone() }
 }
 
 /// Puts units back that all come at once; answers the datagrams in the order in which they leave.
@@ -127,10 +137,12 @@ fn a_transport_stream_is_cut_at_tables_keyframes_frames_and_sound() {
     units.sort_by_key(|unit| unit.id);
     assert_eq!(
         kinds(&units),
-        [(Kind::Tables, 2), (Kind::Key, 3), (Kind::Sound, 1), (Kind::Frame, 1), (Kind::Filler, 1)]
+        [(Kind::Tables, 2), (Kind::Key, 3), (Kind::Sound, 1), (Kind::Frame, 1)]
     );
     let needs: Vec<_> = units.iter().map(|unit| unit.dependencies.clone()).collect();
-    assert_eq!(needs, [vec![], vec![0], vec![0], vec![0, 1], vec![]]);
+    assert_eq!(needs, [vec![], vec![0], vec![0], vec![0, 1]]);
+    let nulls = units[3].parts.iter().flat_map(|part| &part.stuffing);
+    assert_eq!(nulls.map(|null| null.packets).sum::<u16>(), 1, "described beside the frame");
     assert_eq!(units[1].media_time, Some(Duration::from_secs(2)));
     assert_eq!(units[1].slack, Some(Duration::from_secs(1)));
     assert_eq!(units[3].media_time, Some(Duration::from_millis(2_040)));
@@ -152,14 +164,17 @@ fn a_lost_frame_leaves_the_sound_in_the_same_datagrams_whole() {
 }
 
 #[test]
-fn a_unit_whose_end_does_not_come_is_handed_on_and_what_follows_depends_on_it() {
-    let options =
-        PacketizerOptions { hold: Duration::from_micros(250), ..PacketizerOptions::default() };
+fn a_unit_whose_end_does_not_come_is_handed_on_and_what_follows_continues_it() {
+    let options = PacketizerOptions {
+        hold: Duration::from_micros(250),
+        gathering: Gathering::NONE,
+        ..PacketizerOptions::default()
+    };
     let mut datagrams = vec![[pat(), pmt(), pes(VIDEO, true, 0, 0, 100)].concat()];
     datagrams.extend((0..5).map(|_| more(VIDEO)));
     let units = cut(&datagrams, options);
     assert_eq!(kinds(&units), [(Kind::Tables, 2), (Kind::Key, 3), (Kind::Key, 3)]);
-    assert_eq!(units[2].dependencies, [0, 1]);
+    assert_eq!((units[2].continues, units[2].dependencies.as_slice()), (Some(1), [1].as_slice()));
     let each = PacketizerOptions { hold: Duration::ZERO, ..options };
     assert_eq!(cut(&datagrams, each).len(), 7, "a unit a datagram, and the tables");
 }
@@ -273,12 +288,14 @@ fn pieces_that_contradict_each_other_are_counted_and_left_out() {
         kind: Kind::Other,
         media_time: None,
         slack: None,
+        continues: None,
         dependencies: vec![],
         parts: vec![Part {
             datagram,
             length,
             arrived: at(0),
             spans: vec![Span { offset, length: data.len() as u16 }],
+            stuffing: vec![],
         }],
         data: data.to_vec(),
     };
@@ -308,10 +325,24 @@ fn any_datagram() -> impl Strategy<Value = Vec<u8>> {
         1 => [pes(VIDEO, true, 0, 90_000, 100), more(AUDIO)].concat(),
         _ => [more(VIDEO), pes(AUDIO, false, 108, 5, 100)].concat(),
     });
+    let null = (0u8..5, 0u8..16).prop_map(|(fill, counter)| null(counter, fill));
+    let nulls = proptest::collection::vec(
+        prop_oneof![
+            3 => null,
+            1 => Just(more(VIDEO)),
+            1 => Just(counted(3, 9)),
+        ],
+        1..9,
+    );
+    let stuffed = (nulls, 0usize..3).prop_map(|(packets, kind)| match kind {
+        0 => packets.concat(),
+        1 => [rtp(7, 7, false, 7)[..12].to_vec(), packets.concat()].concat(),
+        _ => packets.iter().flat_map(|packet| [&packet[..], &[0; 16]].concat()).collect(),
+    });
     let frame = (0u16..30, 0u32..5, any::<bool>(), 0u32..3)
         .prop_map(|(sequence, time, marker, ssrc)| rtp(sequence, time, marker, ssrc));
     let noise = proptest::collection::vec(any::<u8>(), 0..400);
-    prop_oneof![packets, known, frame, noise]
+    prop_oneof![packets, known, stuffed, frame, noise]
 }
 
 /// A packet of sound with this continuity counter.
@@ -406,10 +437,10 @@ proptest! {
     fn any_bytes_are_a_unit_or_refused_and_join_without_panic(
         bytes in proptest::collection::vec(prop_oneof![0u8..5, any::<u8>()], 0..60)
     ) {
-        if let Ok(unit) = Unit::read(&bytes) {
+        if let Ok(unit) = Unit::read(7, &bytes) {
             let mut again = Vec::new();
             unit.write(&mut again);
-            prop_assert_eq!(Unit::read(&again), Ok(unit.clone()));
+            prop_assert_eq!(Unit::read(7, &again), Ok(unit.clone()));
             for release in [Release::InOrder, Release::WhenWhole] {
                 joined(&[unit.clone(), unit.clone()], release);
             }

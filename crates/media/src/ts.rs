@@ -16,7 +16,7 @@ pub const PACKET_WITH_PARITY: usize = 204;
 pub const SYNC: u8 = 0x47;
 
 /// PID of stuffing (null packets).
-const FILLER: u16 = 0x1fff;
+pub const FILLER: u16 = 0x1fff;
 
 /// PIDs of tables: PAT, CAT, TSDT, and those of DVB (EN 300 468, table 1).
 const TABLES: std::ops::RangeInclusive<u16> = 0..=0x1f;

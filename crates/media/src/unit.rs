@@ -4,20 +4,20 @@ use std::fmt;
 
 use ontempo_foundation::{Duration, Time};
 
-/// Maximum size of a UDP datagram, bytes.
-const MAX_LENGTH: u64 = 65_535;
+use super::stuffing::Stuffing;
 
 /// Dependencies of one unit: tables, key frame, the part before.
 pub(super) const MAX_DEPENDENCIES: usize = 4;
 
-/// Maximum parts of a unit, and spans of all its parts: each takes memory beside the data. The
-/// largest unit of a packetizer with default options, 256 KiB of packets of RTP without payload,
-/// has fewer.
+/// Maximum parts of a unit, spans of all its parts, and null packets that it describes: each takes
+/// memory beside the data, or becomes some. The largest unit of a packetizer with default options,
+/// 256 KiB of packets of RTP without payload, has fewer.
 pub const MAX_PIECES: usize = 32_768;
 
-/// Bytes of memory of a part and of a span beside the data.
-const PART_BYTES: usize = std::mem::size_of::<Part>() + 16;
-const SPAN_BYTES: usize = std::mem::size_of::<Span>();
+/// Bytes of memory of a part, of a span and of a description of stuffing beside the data.
+const PART_BYTES: usize = size_of::<Part>() + 16;
+const SPAN_BYTES: usize = size_of::<Span>();
+const STUFFING_BYTES: usize = size_of::<Stuffing>() + 16;
 
 /// Bytes of memory of a unit without parts and data.
 const UNIT_BYTES: usize = 256;
@@ -41,7 +41,7 @@ pub enum Kind {
     Tables,
 }
 
-const KINDS: [Kind; 7] =
+pub(super) const KINDS: [Kind; 7] =
     [Kind::Filler, Kind::Other, Kind::Datagram, Kind::Frame, Kind::Sound, Kind::Key, Kind::Tables];
 
 impl Kind {
@@ -71,6 +71,9 @@ pub struct Part {
     pub arrived: Time,
     /// The bytes, in order, without overlap.
     pub spans: Vec<Span>,
+    /// Null packets of the datagram, described in place of their bytes; in order, without overlap
+    /// of each other or of the spans.
+    pub stuffing: Vec<Stuffing>,
 }
 
 /// A unit of media: bytes that are useful only together.
@@ -80,14 +83,19 @@ pub struct Unit {
     pub id: u64,
     /// Its content.
     pub kind: Kind,
-    /// Presentation time, by the media's clock, from that clock's zero.
+    /// Presentation time, by the media's clock, from that clock's zero. `None` also where it
+    /// continues another.
     pub media_time: Option<Duration>,
     /// How long after its sending a player that follows the media's clock needs it (MPEG-TS: DTS
-    /// less PCR), in addition to the delay that the transport is allowed.
+    /// less PCR), in addition to the delay that the transport is allowed. `None` also where it
+    /// continues another.
     pub slack: Option<Duration>,
-    /// Units without which it is of no use, all of them earlier; at most 4.
+    /// The unit that it continues: both are parts of the same frame.
+    pub continues: Option<u64>,
+    /// Units without which it is of no use, all of them earlier; at most 4. One that continues
+    /// another depends on that alone, and thereby on what that depends on.
     pub dependencies: Vec<u64>,
-    /// The places of its bytes in datagrams.
+    /// The places of its bytes in datagrams, in ascending order of these.
     pub parts: Vec<Part>,
     /// The bytes, in the order of the parts' spans.
     pub data: Vec<u8>,
@@ -98,13 +106,11 @@ pub struct Unit {
 pub enum UnitError {
     /// Too short, or a number is too large.
     CutShort,
-    /// An unknown kind.
+    /// An unknown kind or flag.
     UnknownKind,
-    /// A dependency on itself or on a later unit, or too many.
-    Dependencies,
-    /// Spans that overlap, lie outside their datagram, or do not add up to the data.
+    /// Spans or stuffing that overlap, lie outside their datagram, or do not add up to the data.
     Spans,
-    /// More than [`MAX_PIECES`] parts or spans.
+    /// More than [`MAX_PIECES`] parts, spans or null packets.
     Pieces,
 }
 
@@ -113,7 +119,6 @@ impl fmt::Display for UnitError {
         f.write_str(match self {
             Self::CutShort => "a unit of media that ends too early",
             Self::UnknownKind => "a unit of media of an unknown kind",
-            Self::Dependencies => "a unit of media that depends on no earlier unit",
             Self::Spans => "a unit of media whose pieces do not fit",
             Self::Pieces => return write!(f, "a unit of media of more than {MAX_PIECES} pieces"),
         })
@@ -123,80 +128,13 @@ impl fmt::Display for UnitError {
 impl std::error::Error for UnitError {}
 
 impl Unit {
-    /// Appends the unit's bytes: numbers of 7 bits a byte, the lowest first, then the data.
-    pub fn write(&self, to: &mut Vec<u8>) {
-        put(self.id, to);
-        to.push(self.kind.priority());
-        // 0 is none.
-        let time =
-            |time: Option<Duration>| time.map_or(0, |time| time.as_nanos().saturating_add(1));
-        put(time(self.media_time), to);
-        put(time(self.slack), to);
-        put(self.dependencies.len() as u64, to);
-        for &dependency in &self.dependencies {
-            put(self.id.saturating_sub(dependency), to);
-        }
-        put(self.parts.len() as u64, to);
-        let (mut datagram, mut arrived) = (0, 0);
-        for part in &self.parts {
-            let micros = part.arrived.as_nanos() / 1_000;
-            put(part.datagram.wrapping_sub(datagram), to);
-            put(u64::from(part.length), to);
-            put(micros.wrapping_sub(arrived), to);
-            put(part.spans.len() as u64, to);
-            (datagram, arrived) = (part.datagram, micros);
-            let mut end = 0;
-            for span in &part.spans {
-                put(u64::from(span.offset.saturating_sub(end)), to);
-                put(u64::from(span.length), to);
-                end = span.offset.saturating_add(span.length);
-            }
-        }
-        to.extend(&self.data);
-    }
-
-    /// Reads a unit; `bytes` is all of it.
-    ///
-    /// # Errors
-    /// If the bytes are not a whole unit.
-    pub fn read(bytes: &[u8]) -> Result<Self, UnitError> {
-        let mut rest = bytes;
-        let rest = &mut rest;
-        let id = take(rest)?;
-        let (&kind, after) = rest.split_first().ok_or(UnitError::CutShort)?;
-        *rest = after;
-        let kind = *KINDS.get(usize::from(kind)).ok_or(UnitError::UnknownKind)?;
-        let media_time = take(rest)?.checked_sub(1).map(Duration::from_nanos);
-        let slack = take(rest)?.checked_sub(1).map(Duration::from_nanos);
-        let count = take(rest)?;
-        if count > MAX_DEPENDENCIES as u64 {
-            return Err(UnitError::Dependencies);
-        }
-        let mut dependencies = Vec::new();
-        for _ in 0..count {
-            let back = take(rest)?;
-            let earlier = id.checked_sub(back).filter(|_| back > 0);
-            dependencies.push(earlier.ok_or(UnitError::Dependencies)?);
-        }
-        let count = take(rest)?;
-        let mut parts: Vec<Part> = Vec::new();
-        let (mut length, mut pieces) = (0, 0);
-        for _ in 0..count {
-            let part = read_part(rest, parts.last(), MAX_PIECES - pieces)?;
-            pieces += part.spans.len().max(1);
-            length += part.spans.iter().map(|span| usize::from(span.length)).sum::<usize>();
-            parts.push(part);
-        }
-        if length != rest.len() {
-            return Err(UnitError::Spans);
-        }
-        Ok(Self { id, kind, media_time, slack, dependencies, parts, data: rest.to_vec() })
-    }
-
     /// Bytes of memory that it takes, at least 256.
     pub fn memory(&self) -> usize {
-        let spans = self.parts.iter().map(|part| PART_BYTES + SPAN_BYTES * part.spans.len().max(4));
-        UNIT_BYTES + self.data.len() + spans.sum::<usize>()
+        let parts = self.parts.iter().map(|part| {
+            let stuffing = part.stuffing.iter().map(|one| STUFFING_BYTES + one.memory());
+            PART_BYTES + SPAN_BYTES * part.spans.len().max(4) + stuffing.sum::<usize>()
+        });
+        UNIT_BYTES + self.data.len() + parts.sum::<usize>()
     }
 
     /// The pieces: each with its part, its span and its bytes.
@@ -210,66 +148,4 @@ impl Unit {
             Some((part, span, piece))
         })
     }
-}
-
-/// Reads a part of at most `max_spans` spans.
-fn read_part(rest: &mut &[u8], before: Option<&Part>, max_spans: usize) -> Result<Part, UnitError> {
-    if max_spans == 0 {
-        return Err(UnitError::Pieces);
-    }
-    let earlier = before.map_or((0, 0), |part| (part.datagram, part.arrived.as_nanos() / 1_000));
-    let datagram = earlier.0.wrapping_add(take(rest)?);
-    if before.is_some_and(|before| datagram <= before.datagram) {
-        return Err(UnitError::Spans);
-    }
-    let length = short(take(rest)?)?;
-    // Times may go back: only as far as they are counted.
-    let micros = earlier.1.wrapping_add(take(rest)?);
-    let arrived = Time::from_nanos(micros.checked_mul(1_000).ok_or(UnitError::CutShort)?);
-    let count = take(rest)?;
-    if count > max_spans as u64 {
-        return Err(UnitError::Pieces);
-    }
-    let mut spans = Vec::new();
-    let mut end = 0;
-    for _ in 0..count {
-        let offset = end + u64::from(short(take(rest)?)?);
-        let span = Span { offset: short(offset)?, length: short(take(rest)?)? };
-        end = offset + u64::from(span.length);
-        let is_empty = span.length == 0 && !(length == 0 && count == 1);
-        if end > u64::from(length) || is_empty {
-            return Err(UnitError::Spans);
-        }
-        spans.push(span);
-    }
-    Ok(Part { datagram, length, arrived, spans })
-}
-
-fn short(number: u64) -> Result<u16, UnitError> {
-    u16::try_from(number.min(MAX_LENGTH + 1)).map_err(|_| UnitError::Spans)
-}
-
-fn put(mut number: u64, to: &mut Vec<u8>) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
-fn take(rest: &mut &[u8]) -> Result<u64, UnitError> {
-    let mut number = 0u64;
-    for place in 0..10 {
-        let (&byte, after) = rest.split_first().ok_or(UnitError::CutShort)?;
-        *rest = after;
-        let bits = u64::from(byte & 0x7f);
-        if place == 9 && bits > 1 {
-            break;
-        }
-        number |= bits << (7 * place);
-        if byte & 0x80 == 0 {
-            return Ok(number);
-        }
-    }
-    Err(UnitError::CutShort)
 }

@@ -17,9 +17,19 @@ fn peak_memory() -> Option<usize> {
 fn shreds(datagram: u64) -> Unit {
     let spans: Vec<Span> = (0..32_767).map(|place| Span { offset: 2 * place, length: 1 }).collect();
     let data = vec![7; spans.len()];
-    let parts = vec![Part { datagram, length: u16::MAX, arrived: Time::ZERO, spans }];
+    let parts =
+        vec![Part { datagram, length: u16::MAX, arrived: Time::ZERO, spans, stuffing: vec![] }];
     let (kind, dependencies) = (Kind::Datagram, Vec::new());
-    Unit { id: datagram, kind, media_time: None, slack: None, dependencies, parts, data }
+    Unit {
+        id: datagram,
+        kind,
+        media_time: None,
+        slack: None,
+        continues: None,
+        dependencies,
+        parts,
+        data,
+    }
 }
 
 #[test]
@@ -34,7 +44,7 @@ fn a_sender_of_single_bytes_makes_it_hold_no_more_than_its_buffer() {
         for datagram in 1..=200 {
             let mut wire = Vec::new();
             shreds(datagram).write(&mut wire);
-            let unit = Unit::read(&wire).expect("a unit");
+            let unit = Unit::read(datagram, &wire).expect("a unit");
             depacketizer.push(Time::ZERO, &unit);
             while depacketizer.poll(Time::ZERO).is_some() {}
         }

@@ -7,9 +7,9 @@ use ontempo_session::message::{Content, Label, MAX_GAPS, Report, end, gap, media
 /// Parses any bytes as a message, a URL, a label and a report; what is accepted must encode to the same
 /// bytes.
 pub(crate) fn session_message(bytes: &[u8]) {
-    match read(bytes) {
+    match read(7, bytes) {
         Ok(Content::Unit(unit)) => {
-            assert_eq!(read(&media(&unit)), Ok(Content::Unit(unit)));
+            assert_eq!(read(7, &media(&unit)), Ok(Content::Unit(unit)));
         }
         Ok(Content::Gap(datagrams)) => {
             assert!(datagrams.len() <= MAX_GAPS, "{} numbers", datagrams.len());

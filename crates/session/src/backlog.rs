@@ -166,9 +166,19 @@ mod tests {
 
     fn unit(id: u64, kind: Kind) -> Unit {
         let spans = vec![Span { offset: 0, length: 1000 }];
-        let parts = vec![Part { datagram: id, length: 1000, arrived: Time::ZERO, spans }];
+        let parts =
+            vec![Part { datagram: id, length: 1000, arrived: Time::ZERO, spans, stuffing: vec![] }];
         let data = vec![0; 1000];
-        Unit { id, kind, media_time: None, slack: None, dependencies: vec![], parts, data }
+        Unit {
+            id,
+            kind,
+            media_time: None,
+            slack: None,
+            continues: None,
+            dependencies: vec![],
+            parts,
+            data,
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The messages between sender and receiver.
 //!
-//! A sender opens one flow, whose label is a [`Label`]. Each of its units begins with a type byte:
-//! 0 for a media unit ([`Unit::write`]), 1 for a gap, the numbers of datagrams that will not
-//! arrive, 8 bytes each, big-endian, 2 for the end of the stream: how many datagrams it had, 8
+//! A sender opens one flow, whose label is a [`Label`]. Each of its units is a media unit
+//! ([`Unit::write`]) or begins with 7 in the lowest three bits of its first byte, which no media unit
+//! does: 7 for a gap, the numbers of datagrams that will not
+//! arrive, 8 bytes each, big-endian, 15 for the end of the stream: how many datagrams it had, 8
 //! bytes, and 1 if it was sent to its end, 0 if it was cut short. The receiver opens one flow with
 //! the label [`REPORTS`]; each of its units is a [`Report`] as JSON. Any bytes can be given to the
 //! parsers; invalid ones are an error.
@@ -15,10 +16,16 @@ use ontempo_foundation::Duration;
 use ontempo_media::Unit;
 use serde::{Deserialize, Serialize};
 
-/// Type bytes: a media unit, a gap, the end.
-const MEDIA: u8 = 0;
-const GAP: u8 = 1;
-const END: u8 = 2;
+/// The lowest bits of the first byte of what is no media unit; a gap, the end.
+const OTHER: u8 = 0x07;
+const GAP: u8 = OTHER;
+const END: u8 = OTHER | 0x08;
+
+/// The version of the messages, as a label has it.
+pub const VERSION: u64 = 3;
+
+/// What a label begins with.
+const MEDIA: &str = "ontempo media ";
 
 /// Maximum datagram numbers in one gap message.
 pub const MAX_GAPS: usize = 16_384;
@@ -41,28 +48,58 @@ pub struct Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { session, latency, before } = self;
-        write!(f, "ontempo media 2 {session:032x} {} {before}", latency.as_nanos())
+        write!(f, "{MEDIA}{VERSION} {session:032x} {} {before}", latency.as_nanos())
     }
 }
 
 /// The longest latency that a receiver accepts. It holds data back for as long as a peer says.
 pub const MAX_LATENCY: Duration = Duration::from_secs(60);
 
+/// Why a flow's label is not that of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelError {
+    /// Something else, or a latency above [`MAX_LATENCY`].
+    NotMedia,
+    /// A sender with another version of the messages.
+    Version(u64),
+}
+
+impl fmt::Display for LabelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMedia => f.write_str("what it was sent is not from ontempo send"),
+            Self::Version(theirs) => write!(
+                f,
+                "this receiver speaks version {VERSION} of the media messages, the sender version \
+                 {theirs}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LabelError {}
+
 impl FromStr for Label {
-    type Err = ();
+    type Err = LabelError;
 
     /// # Errors
-    /// If it is no label, or its latency exceeds [`MAX_LATENCY`].
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let words = text.strip_prefix("ontempo media 2 ").ok_or(())?;
+    /// If it is no label or one of another version, or its latency exceeds [`MAX_LATENCY`].
+    fn from_str(text: &str) -> Result<Self, LabelError> {
+        const OTHER: LabelError = LabelError::NotMedia;
+        let (version, words) =
+            text.strip_prefix(MEDIA).and_then(|words| words.split_once(' ')).ok_or(OTHER)?;
+        let version = version.parse().map_err(|_| OTHER)?;
+        if version != VERSION {
+            return Err(LabelError::Version(version));
+        }
         let words: Vec<&str> = words.split(' ').collect();
-        let &[session, latency, before] = words.as_slice() else { return Err(()) };
+        let &[session, latency, before] = words.as_slice() else { return Err(OTHER) };
         Ok(Self {
-            session: u128::from_str_radix(session, 16).map_err(|_| ())?,
-            latency: Some(Duration::from_nanos(latency.parse().map_err(|_| ())?))
+            session: u128::from_str_radix(session, 16).map_err(|_| OTHER)?,
+            latency: Some(Duration::from_nanos(latency.parse().map_err(|_| OTHER)?))
                 .filter(|latency| *latency <= MAX_LATENCY)
-                .ok_or(())?,
-            before: before.parse().map_err(|_| ())?,
+                .ok_or(OTHER)?,
+            before: before.parse().map_err(|_| OTHER)?,
         })
     }
 }
@@ -86,7 +123,6 @@ pub enum Content {
 /// Encodes a media unit.
 pub fn media(unit: &Unit) -> Bytes {
     let mut bytes = Vec::with_capacity(unit.data.len() + 64);
-    bytes.push(MEDIA);
     unit.write(&mut bytes);
     bytes.into()
 }
@@ -111,14 +147,14 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Decodes a message.
+/// Decodes a message that came as the unit with this number of its flow.
 ///
 /// # Errors
-/// A sentence: the type byte is unknown, or the content is invalid.
-pub fn read(bytes: &[u8]) -> Result<Content, String> {
+/// A sentence: the first byte is unknown, or the content is invalid.
+pub fn read(id: u64, bytes: &[u8]) -> Result<Content, String> {
     match bytes.split_first() {
-        Some((&MEDIA, rest)) => {
-            Unit::read(rest).map(Content::Unit).map_err(|error| error.to_string())
+        Some((&first, _)) if first & OTHER != OTHER => {
+            Unit::read(id, bytes).map(Content::Unit).map_err(|error| error.to_string())
         }
         Some((&GAP, rest)) if rest.len() % 8 == 0 && rest.len() / 8 <= MAX_GAPS => {
             Ok(Content::Gap(rest.chunks_exact(8).map(number).collect()))
@@ -190,15 +226,19 @@ mod tests {
     fn labels_and_gaps_are_read_back() {
         let label = Label { session: 7, latency: Duration::from_millis(200), before: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
-        assert_eq!("something else".parse::<Label>(), Err(()));
+        assert_eq!("something else".parse::<Label>(), Err(LabelError::NotMedia));
+        let before = label.to_string().replace("media 3", "media 2").parse::<Label>();
+        assert_eq!(before, Err(LabelError::Version(2)));
+        let sentence = LabelError::Version(2).to_string();
+        assert!(sentence.contains("version 3") && sentence.contains("version 2"), "{sentence}");
         let held_for_ever = Label { latency: Duration::from_nanos(1 << 62), ..label };
-        assert_eq!(held_for_ever.to_string().parse::<Label>(), Err(()));
-        assert_eq!(read(&gap(&[1, u64::MAX])), Ok(Content::Gap(vec![1, u64::MAX])));
+        assert_eq!(held_for_ever.to_string().parse::<Label>(), Err(LabelError::NotMedia));
+        assert_eq!(read(0, &gap(&[1, u64::MAX])), Ok(Content::Gap(vec![1, u64::MAX])));
         let last = Content::End { datagrams: u64::MAX - 1, is_whole: true };
-        assert_eq!(read(&end(u64::MAX - 1, true)), Ok(last));
+        assert_eq!(read(0, &end(u64::MAX - 1, true)), Ok(last));
         let wrong: [&[u8]; 5] =
             [&[], &[GAP, 1], &[9], &[END, 1], &[END, 0, 0, 0, 0, 0, 0, 0, 0, 2]];
-        assert!(wrong.into_iter().all(|bytes| read(bytes).is_err()));
+        assert!(wrong.into_iter().all(|bytes| read(0, bytes).is_err()));
     }
 
     #[test]

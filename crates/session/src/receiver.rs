@@ -13,7 +13,7 @@ use ontempo_transport::{
 };
 
 use crate::error::Error;
-use crate::message::{Content, Label, REPORTS, Report, read};
+use crate::message::{Content, Label, LabelError, REPORTS, Report, read};
 use crate::sink::{Counts, Sink, Target};
 
 /// Interval of polling `stop`, and of polling the listener while a stream is received.
@@ -318,10 +318,16 @@ impl<H: ReceiverHandler> Receiver<H> {
         connection: &Connection,
         flow: &ReceiveFlow,
     ) -> Result<Ended, Error> {
-        let Ok(label) = flow.config().label.parse::<Label>() else {
-            let sentence = "what it was sent is not from ontempo send";
-            connection.close_with(CloseReason::Unsupported, sentence);
-            return Ok(Ended::Lost("it is not ontempo send".to_owned()));
+        let label = match flow.config().label.parse::<Label>() {
+            Ok(label) => label,
+            Err(error) => {
+                connection.close_with(CloseReason::Unsupported, &error.to_string());
+                let reason = match error {
+                    LabelError::NotMedia => "it is not ontempo send".to_owned(),
+                    LabelError::Version(_) => error.to_string(),
+                };
+                return Ok(Ended::Lost(reason));
+            }
         };
         let is_known =
             self.stream.as_ref().is_some_and(|stream| stream.label.session == label.session);
@@ -425,7 +431,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         let (Some(stream), Delivery::Unit(unit)) = (&mut self.stream, delivery) else {
             return Ok(());
         };
-        match read(&unit.data) {
+        match read(unit.id, &unit.data) {
             Ok(Content::Unit(unit)) => stream.sink.push(unit),
             Ok(Content::Gap(datagrams)) => stream.sink.abandon(datagrams),
             Ok(Content::End { datagrams, is_whole }) => {

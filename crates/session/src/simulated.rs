@@ -480,6 +480,7 @@ impl Stream {
                 deadline: (!is_reliable).then(|| now + lifetime),
                 priority: unit.kind.priority(),
                 depends_on,
+                continues: unit.continues.and_then(|on| numbers.get(&on).copied()),
             };
             let Ok(number) = connection.send(now, flow, outgoing) else { return };
             *is_touched = true;
@@ -518,7 +519,7 @@ impl Stream {
         while let Some(delivery) = connection.receive(flow) {
             *is_touched = true;
             let Delivery::Unit(unit) = delivery else { continue };
-            match message::read(&unit.data) {
+            match message::read(unit.id, &unit.data) {
                 Ok(Content::Unit(unit)) => self.depacketizer.push(now, &unit),
                 Ok(Content::Gap(datagrams)) => {
                     datagrams.into_iter().for_each(|one| self.depacketizer.abandon(one));

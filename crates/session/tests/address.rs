@@ -33,8 +33,8 @@ fn a_receiver_answers_the_new_address_and_the_connection_lives_on() {
     let (mut path, mut number, mut pushed, mut restored) = (BinaryHeap::new(), 0, 0u64, 0u64);
     let (mut stale, mut answered) = (0, [0; 3]);
     let mut now = Time::ZERO;
-    // A transport stream of null packets, 200 datagrams a second.
-    let packet: Vec<u8> = [0x47, 0x1f, 0xff, 0x10].into_iter().chain([0xff; 184]).collect();
+    // A transport stream of 200 datagrams a second; stuffing would not be sent.
+    let packet: Vec<u8> = [0x47, 0x01, 0x00, 0x10].into_iter().chain([0xff; 184]).collect();
     while now < second(6) {
         while let Some((end, datagram)) = stream.poll_transmit() {
             let to_receiver = end == End::Sender;

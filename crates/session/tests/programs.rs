@@ -93,9 +93,9 @@ fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
 fn unit(id: u64, data: Vec<u8>) -> Unit {
     let length = u16::try_from(data.len()).expect("short");
     let spans = vec![Span { offset: 0, length }];
-    let parts = vec![Part { datagram: id, length, arrived: Time::ZERO, spans }];
+    let parts = vec![Part { datagram: id, length, arrived: Time::ZERO, spans, stuffing: vec![] }];
     let (kind, dependencies) = (Kind::Frame, Vec::new());
-    Unit { id, kind, media_time: None, slack: None, dependencies, parts, data }
+    Unit { id, kind, media_time: None, slack: None, continues: None, dependencies, parts, data }
 }
 
 fn ignore_events(_: SenderEvent<'_>) -> ControlFlow<()> {

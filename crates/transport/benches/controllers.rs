@@ -139,6 +139,7 @@ impl Sender {
                 deadline: Some(now + lifetime),
                 priority: 200,
                 depends_on: Vec::new(),
+                continues: None,
             };
             // A frame that finds the send queue full counts as late.
             if connection.send(now, video, unit).is_ok() {

@@ -1,5 +1,6 @@
 //! Configuration of an endpoint.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use noq_proto::congestion::ControllerFactory;
@@ -186,6 +187,15 @@ const SPACED_WINDOW: u64 = 16 << 20;
 /// stack holds no more than one transmission.
 const DATAGRAM_BUFFER: usize = 32 << 10;
 
+/// The largest UDP payload of a packet of 1,500 bytes to this address, bytes: path MTU discovery
+/// tries no more.
+pub(crate) fn largest_payload(remote: IpAddr) -> u16 {
+    match remote.to_canonical() {
+        IpAddr::V4(_) => 1_500 - 20 - 8,
+        IpAddr::V6(_) => 1_500 - 40 - 8,
+    }
+}
+
 fn std(span: Duration) -> std::time::Duration {
     std::time::Duration::from_nanos(span.as_nanos())
 }
@@ -210,13 +220,16 @@ impl Configuration {
 
     /// The stack's configuration for one connection, whose controller shares `account` and is
     /// traced;
-    /// `seed` determines its random choices.
+    /// `seed` determines its random choices. `largest`: the largest UDP payload that is tried, bytes.
     pub(crate) fn transport(
         &self,
         epoch: Epoch,
         seed: u64,
         (account, trace): (SharedAccount, &Trace),
+        largest: u16,
     ) -> TransportConfig {
+        let mut discovery = MtuDiscoveryConfig::default();
+        discovery.upper_bound(largest);
         let mut transport = TransportConfig::default();
         let controllers = self.controllers(epoch, seed, account.clone());
         let stream = self.receive_window();
@@ -231,7 +244,7 @@ impl Configuration {
             .packet_threshold(self.packet_threshold.max(3))
             .time_threshold(self.time_threshold)
             .initial_mtu(self.packet_size)
-            .mtu_discovery_config(self.discover_packet_size.then(MtuDiscoveryConfig::default))
+            .mtu_discovery_config(self.discover_packet_size.then_some(discovery))
             .max_idle_timeout(IdleTimeout::try_from(std(self.idle_timeout)).ok())
             .keep_alive_interval(self.keep_alive.map(std))
             .ack_frequency_config(Some(self.ack_frequency()))

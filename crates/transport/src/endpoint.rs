@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ use ring::hmac;
 use crate::address::Aliases;
 use crate::admission::{Admission, Decision, Origin, Places, is_answered};
 use crate::buffers::Part;
-use crate::config::Configuration;
+use crate::config::{Configuration, largest_payload};
 use crate::connection::{Connection, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
 use crate::identity::{Identity, IdentityError, Token, Trust};
@@ -160,7 +160,8 @@ impl Endpoint {
         self.listening = Some(Listening { crypto, token });
         let seed = self.random.next_u64();
         let unused = (SharedAccount::default(), &Trace::default());
-        let config = self.server_config(&self.config, seed, unused);
+        let largest = largest_payload(Ipv6Addr::UNSPECIFIED.into());
+        let config = self.server_config(&self.config, seed, unused, largest);
         self.stack.set_server_config(config);
         Ok(())
     }
@@ -192,7 +193,8 @@ impl Endpoint {
         let mut client = ClientConfig::new(Arc::new(WatchedClient(Arc::new(quic))));
         let trace = self.trace(now, &first_id, None);
         let config = self.config_of_next();
-        let transport = config.transport(self.epoch, seed, (account.clone(), &trace));
+        let largest = largest_payload(remote.ip());
+        let transport = config.transport(self.epoch, seed, (account.clone(), &trace), largest);
         client.transport_config(Arc::new(transport));
         client.initial_dst_cid_provider(Arc::new(move || first_id));
         let (handle, stack) = self
@@ -359,10 +361,11 @@ impl Endpoint {
         of: &Configuration,
         seed: u64,
         (account, trace): (SharedAccount, &Trace),
+        largest: u16,
     ) -> Option<Arc<ServerConfig>> {
         let listening = self.listening.as_ref()?;
         let mut config = ServerConfig::with_crypto(listening.crypto.clone());
-        let mut transport = of.transport(self.epoch, seed, (account, trace));
+        let mut transport = of.transport(self.epoch, seed, (account, trace), largest);
         transport.crypto_buffer_size(SERVER_CRYPTO_BUFFER);
         config.transport_config(Arc::new(transport));
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
@@ -414,7 +417,8 @@ impl Endpoint {
         let trace = self.trace(now, &incoming.orig_dst_cid(), Some(origin));
         let seed = self.random.next_u64();
         let own = self.config_of_next();
-        let config = self.server_config(&own, seed, (account.clone(), &trace));
+        let largest = largest_payload(self.aliases.real(remote).unwrap_or(remote).ip());
+        let config = self.server_config(&own, seed, (account.clone(), &trace), largest);
         match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
             Ok((handle, stack)) => {
                 let kind = (origin, true);

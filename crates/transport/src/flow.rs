@@ -82,6 +82,9 @@ pub struct Outgoing {
     /// Units of the same flow without which it is of no use: numbers that
     /// [`send`](crate::Connection::send) returned; at most 32.
     pub depends_on: Vec<u64>,
+    /// The number of the unit that it continues: both are parts of the same frame. Its header is
+    /// shortest if it depends on that unit alone.
+    pub continues: Option<u64>,
 }
 
 /// A received unit.

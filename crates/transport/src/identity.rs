@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, version::TLS13};
 
-use crate::wire::{ALPN, MAX_TOKEN};
+use crate::wire::{ALPN, EARLIER_ALPN, MAX_TOKEN};
 
 /// Why an identity cannot be created or loaded.
 #[derive(Debug)]
@@ -202,7 +202,7 @@ impl Identity {
                     .with_single_cert(self.chain.clone(), self.key.clone_key())
             })
             .map_err(IdentityError::Unusable)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = protocols();
         // No 0-RTT: it could be replayed.
         config.max_early_data_size = 0;
         Ok(config)
@@ -219,6 +219,11 @@ fn certificates(
         return Err(IdentityError::Pem(what, rustls::pki_types::pem::Error::NoItemsFound));
     }
     Ok(all)
+}
+
+/// The protocol, and its earlier versions, to refuse them by name.
+fn protocols() -> Vec<Vec<u8>> {
+    std::iter::once(&ALPN).chain(EARLIER_ALPN).map(|alpn| alpn.to_vec()).collect()
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -268,7 +273,7 @@ impl Trust {
                 builder.with_root_certificates(store).with_no_client_auth()
             }
         };
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = protocols();
         Ok(config)
     }
 }

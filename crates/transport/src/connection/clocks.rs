@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Duration, Time};
 
+use crate::wire::Sent;
+
 /// Number of comparisons kept: the best of them is used, so that drift is followed.
 const REMEMBERED: usize = 8;
 
@@ -55,6 +57,13 @@ impl Clocks {
         let offset = self.best()?.offset;
         let nanos = i128::from(theirs.as_nanos()) + offset;
         Some(Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)))
+    }
+
+    /// The time of our clock at which a unit was sent that has arrived at `now`.
+    pub(super) fn ours_of(&self, sent: Sent, now: Time) -> Option<Time> {
+        let theirs = i128::from(now.as_nanos()) - self.best()?.offset;
+        let theirs = Time::from_nanos(u64::try_from(theirs.max(0)).unwrap_or(u64::MAX));
+        self.ours(sent.by(theirs))
     }
 
     /// Error bound of [`ours`](Self::ours).

@@ -13,7 +13,7 @@ use crate::flow::{DeliveryOrder, Reliability};
 use crate::identity::Identity;
 use crate::simulated::Path;
 use crate::wire::{
-    AckRequest, DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, ReceiverReport,
+    AckRequest, DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, ReceiverReport, Sent,
     UnitHeader,
 };
 use crate::{Endpoint, Event};
@@ -185,14 +185,28 @@ impl Fuzz {
 
     /// The header of a unit: the next of a flow or, now and then, a later one or anything.
     fn header(&mut self, wants_repair: bool) -> Option<UnitHeader> {
-        let sent = Time::from_nanos(self.below(1 << 40) * 1000);
+        let sent = self.below(1 << 40);
+        let sent = match self.below(2) {
+            0 => Sent::At(Time::from_nanos(sent * 1000)),
+            _ => Sent::Low(sent as u32),
+        };
         let lifetime = (self.below(2) == 0).then(|| Duration::from_micros(self.below(1 << 30)));
         let priority = self.below(256) as u8;
         if self.is_rude() {
             let (flow, id, length) = (self.number(), self.number(), self.number());
             let count = self.below(33);
             let depends_on = (0..count.min(id)).map(|back| id - 1 - back).collect();
-            return Some(UnitHeader { flow, id, length, sent, lifetime, priority, depends_on });
+            let continues = (self.below(2) == 0).then(|| id.checked_sub(1)).flatten();
+            return Some(UnitHeader {
+                flow,
+                id,
+                length,
+                sent,
+                lifetime,
+                priority,
+                continues,
+                depends_on,
+            });
         }
         let (flow, skip, count) = (self.below(self.opened), self.below(12) / 10, self.below(33));
         let length = self.below(2_500);
@@ -204,7 +218,8 @@ impl Fuzz {
         *next = id + 1;
         let count = if count > 24 { count } else { 0 };
         let depends_on = (0..count.min(id)).map(|back| id - 1 - back).collect();
-        Some(UnitHeader { flow, id, length, sent, lifetime, priority, depends_on })
+        let continues = id.checked_sub(1).filter(|_| length % 2 == 0);
+        Some(UnitHeader { flow, id, length, sent, lifetime, priority, continues, depends_on })
     }
 
     /// Writes to a stream of the villain: a new one, or one that it has.

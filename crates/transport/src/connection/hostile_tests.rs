@@ -9,7 +9,7 @@ use super::*;
 use crate::flow::{DeliveryOrder, Reliability};
 use crate::identity::{Identity, Trust};
 use crate::simulated::{Network, Path};
-use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, UnitHeader};
+use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, Sent, UnitHeader};
 use crate::{ConnectionId, Endpoint, Event};
 
 pub(super) const VILLAIN: usize = 0;
@@ -141,9 +141,9 @@ impl World {
 }
 
 fn unit(flow: u64, id: u64, length: u64) -> Vec<u8> {
-    let (sent, lifetime) = (Time::ZERO, None);
-    let header =
-        UnitHeader { flow, id, length, sent, lifetime, priority: 0, depends_on: Vec::new() };
+    let (sent, lifetime, continues) = (Sent::At(Time::ZERO), None, None);
+    let (priority, depends_on) = (0, Vec::new());
+    let header = UnitHeader { flow, id, length, sent, lifetime, priority, continues, depends_on };
     let mut bytes = Vec::new();
     header.write(&mut bytes);
     bytes
@@ -217,7 +217,11 @@ const ATTACKS: [Attack; 17] = [
     ),
     ("half a unit", |w| w.stream(&unit(0, 0, 10), true), "too early"),
     // Flow 0, unit 3, no bytes, sent at 0, no lifetime, no priority, one dependency: itself.
-    ("a unit that needs itself", |w| w.stream(&[0, 3, 0, 0, 0, 0, 1, 0], false), "dependency"),
+    (
+        "a unit that needs itself",
+        |w| w.stream(&[0x20, 3, 0, 0, 0, 0, 0, 1, 0], false),
+        "dependency",
+    ),
     (
         "a fragment of a reliable flow",
         |w| w.datagram(&FragmentHeader::Later { flow: 0, id: 0, length: 9, offset: 3 }, 2),

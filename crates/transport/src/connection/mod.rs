@@ -33,7 +33,7 @@ use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
 use crate::identity::Token;
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
-use crate::wire::WireError;
+use crate::wire::{ALPN, WireError, other_version};
 use clocks::Clocks;
 use closing::{LastWord, closed};
 use control::Control;
@@ -486,7 +486,14 @@ impl Connection {
         match event {
             StackEvent::Connected => {
                 self.trace.connected();
-                self.greet();
+                let protocol = watched(&self.stack);
+                match protocol.protocol() {
+                    Some(other) if other != ALPN => {
+                        let sentence = other_version(other);
+                        self.end(now, CloseReason::Unsupported, sentence.clone(), &sentence);
+                    }
+                    _ => self.greet(),
+                }
             }
             StackEvent::ConnectionLost { reason } => {
                 if self.stage != Stage::Closed {

@@ -123,6 +123,9 @@ pub(super) struct ReceiveFlow {
     /// Bytes of units received in part or whole and not yet taken; a unit counts with its full
     /// length from its header on.
     buffered: u64,
+    /// Units received in part that count in `buffered`, and their lengths. One that its sender drops
+    /// no longer counts: its sender uses the credit again before the end of its stream has come.
+    begun: BTreeMap<u64, u64>,
     /// Memory of what is in `held` and `ready`, in bytes.
     kept: u64,
     /// The application is done with the flow: everything is discarded.
@@ -157,6 +160,7 @@ impl ReceiveFlow {
             held: BTreeMap::new(),
             ready: VecDeque::new(),
             buffered: 0,
+            begun: BTreeMap::new(),
             kept: 0,
             is_released: false,
             done: 0,
@@ -197,7 +201,8 @@ impl ReceiveFlow {
         if !self.is_repaired() || header.length > self.limits.unit_bytes {
             return Err(Violation::Absurd);
         }
-        let discarded = self.order.has_arrived(header.id);
+        // A second stream with the same unit is a peer's mistake.
+        let discarded = self.order.has_arrived(header.id) || self.begun.contains_key(&header.id);
         if !discarded {
             if header.id >= self.granted_units
                 || self.buffered + header.length > self.limits.bytes
@@ -206,6 +211,7 @@ impl ReceiveFlow {
                 return Err(Violation::Credit);
             }
             self.reserve(header.length);
+            self.begun.insert(header.id, header.length);
         }
         Ok(Partial { discarded, ..Partial::discarded(header) })
     }
@@ -218,8 +224,13 @@ impl ReceiveFlow {
     /// A partial unit will not be completed on this stream.
     pub(super) fn abandon(&mut self, partial: &Partial) {
         if !partial.discarded {
-            self.buffered -= partial.header.length;
+            self.release_begun(partial.header.id);
         }
+    }
+
+    /// What is left of a unit received in part no longer counts.
+    fn release_begun(&mut self, id: u64) {
+        self.buffered -= self.begun.remove(&id).unwrap_or(0);
     }
 
     /// A unit is complete.
@@ -236,6 +247,8 @@ impl ReceiveFlow {
             self.statistics.unwanted += 1;
             return Ok(());
         }
+        // From now on it counts as a whole one.
+        self.begun.remove(&id);
         let depends_on = partial.header.depends_on.clone();
         let unit = self.unit(now, partial, clocks);
         self.arrive(id, &depends_on)?;
@@ -246,7 +259,7 @@ impl ReceiveFlow {
 
     fn unit(&mut self, now: Time, partial: Partial, clocks: &Clocks) -> Unit {
         let header = &partial.header;
-        let sent = clocks.ours(header.sent);
+        let sent = clocks.ours_of(header.sent, now);
         let (id, lifetime, priority) = (header.id, header.lifetime, header.priority);
         let length = header.length;
         if let Some(sent) = sent {
@@ -320,6 +333,7 @@ impl ReceiveFlow {
             self.arrive(unit.id, &[])?;
             self.hold(unit.id, Held::Dropped);
             self.note_dropped(unit.id);
+            self.release_begun(unit.id);
             self.done = self.done.saturating_add(unit.bytes);
         }
         self.release(now);
@@ -394,7 +408,8 @@ impl ReceiveFlow {
 
     /// Memory of the flow beside its partial units, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        let numbers = (self.dropped.len() + self.seen.len()) as u64 * NUMBER_COST;
+        let numbers = self.dropped.len() + self.seen.len() + 2 * self.begun.len();
+        let numbers = numbers as u64 * NUMBER_COST;
         size_of::<Self>() as u64 + self.kept + numbers + self.order.memory() as u64
     }
 

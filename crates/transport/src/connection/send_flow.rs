@@ -11,7 +11,7 @@ use super::Violation;
 use super::statistics::SendStatistics;
 use crate::config::Configuration;
 use crate::flow::{DeliveryOrder, FlowConfig, Outgoing, Reliability};
-use crate::wire::{DroppedUnit, Limits, MAX_DEPENDENCIES, MAX_DROPPED, UnitHeader};
+use crate::wire::{DroppedUnit, Limits, MAX_DEPENDENCIES, MAX_DROPPED, Sent, UnitHeader};
 
 /// Why a unit was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +118,8 @@ pub(super) struct GivenUp {
 pub(super) struct SendFlow {
     pub(super) number: u64,
     pub(super) config: FlowConfig,
+    /// The time of the last call with one.
+    now: Time,
     /// Number of the unit in the first slot.
     first: u64,
     slots: VecDeque<Slot>,
@@ -152,6 +154,7 @@ impl SendFlow {
         Self {
             number,
             config,
+            now: Time::ZERO,
             first: 0,
             slots: VecDeque::new(),
             queue: BTreeSet::new(),
@@ -196,7 +199,8 @@ impl SendFlow {
         if size > most {
             return Err(SendError::TooLong { most });
         }
-        if unit.depends_on.len() > MAX_DEPENDENCIES || unit.depends_on.iter().any(|on| *on >= id) {
+        let mut named = unit.depends_on.iter().chain(&unit.continues);
+        if unit.depends_on.len() > MAX_DEPENDENCIES || named.any(|on| *on >= id) {
             return Err(SendError::Dependencies);
         }
         if unit.deadline.is_some() && !self.config.reliability.allows_deadlines() {
@@ -270,7 +274,7 @@ impl SendFlow {
     pub(super) fn pop(&mut self, stream: Option<StreamId>) -> Option<(UnitHeader, Bytes)> {
         let (priority, id) = self.next_unit()?;
         self.queue.remove(&(priority, id));
-        let flow = self.number;
+        let (flow, now) = (self.number, self.now);
         let slot = self.slot(id)?;
         let written = stream.map_or(Place::Resolved, Place::Written);
         let Place::Queued(unit) = std::mem::replace(&mut slot.place, written) else { return None };
@@ -280,9 +284,10 @@ impl SendFlow {
             flow,
             id,
             length: slot.size,
-            sent,
+            sent: Sent::of(sent, now),
             lifetime,
             priority: unit.priority,
+            continues: unit.continues,
             depends_on: unit.depends_on,
         };
         let (size, deadline) = (slot.size, slot.deadline);
@@ -327,6 +332,7 @@ impl SendFlow {
     /// Drops the next unit whose deadline has passed. Returns its state, or
     /// `None` if there is none.
     pub(super) fn give_up(&mut self, now: Time) -> Option<Option<GivenUp>> {
+        self.now = now;
         let (deadline, id) = *self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
         self.deadlines.remove(&(deadline, id));
         let unreliable = self.config.reliability == Reliability::None;

@@ -32,6 +32,8 @@ pub struct Message {
     /// Numbers, as returned by [`SendFlow::send`], of the units of the same flow without which this
     /// one is of no use; at most 32.
     pub depends_on: Vec<u64>,
+    /// The number of the unit that it continues, as part of the same frame.
+    pub continues: Option<u64>,
 }
 
 impl From<Bytes> for Message {
@@ -67,9 +69,9 @@ impl SendFlow {
     }
 
     fn outgoing(&self, message: Message) -> Outgoing {
-        let Message { data, lifetime, priority, depends_on } = message;
+        let Message { data, lifetime, priority, depends_on, continues } = message;
         let deadline = lifetime.map(|lifetime| self.thread.clock.now() + lifetime);
-        Outgoing { data, deadline, priority, depends_on }
+        Outgoing { data, deadline, priority, depends_on, continues }
     }
 
     /// Wakes the thread if needed; returns the unit's number.

@@ -5,9 +5,10 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::BytesMut;
+use noq_proto::crypto::rustls::HandshakeData;
 use noq_proto::crypto::{
     ClientConfig, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
     ServerConfig, Session, UnsupportedVersion,
@@ -23,6 +24,7 @@ pub(crate) struct Watched(Arc<Opened>);
 struct Opened {
     numbers: Mutex<Vec<u64>>,
     failed: AtomicU64,
+    protocol: OnceLock<Vec<u8>>,
 }
 
 /// More than one datagram ever holds; they are collected after each.
@@ -37,6 +39,11 @@ impl Watched {
     /// Packets that failed authentication: damaged, or forged.
     pub(crate) fn failed(&self) -> u64 {
         self.0.failed.load(Ordering::Relaxed)
+    }
+
+    /// The ALPN that both sides have agreed on, as far as it was asked for and is known.
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        self.0.protocol.get().map(Vec::as_slice)
     }
 
     fn opened(&self, number: u64) {
@@ -115,8 +122,13 @@ impl Session for WatchedSession {
         self.inner.initial_keys(dst_cid, side)
     }
 
-    /// Returns the [`Watched`] instead of the negotiated data, which nobody uses.
+    /// Returns the [`Watched`], with the negotiated protocol, instead of the negotiated data.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
+        let data = self.inner.handshake_data();
+        let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
+        if let Some(protocol) = data.and_then(|data| data.protocol) {
+            let _ = self.watched.0.protocol.set(protocol);
+        }
         Some(Box::new(self.watched.clone()))
     }
 

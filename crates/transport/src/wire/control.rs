@@ -294,7 +294,10 @@ fn read_time(reader: &mut Reader<'_>) -> Result<Time, WireError> {
 }
 
 fn read_version(reader: &mut Reader<'_>) -> Result<(), WireError> {
-    if reader.number()? == VERSION { Ok(()) } else { Err(WireError::OutOfRange("the version")) }
+    match reader.number()? {
+        VERSION => Ok(()),
+        other => Err(WireError::Version(other)),
+    }
 }
 
 fn write_hello(out: &mut Vec<u8>, limits: &Limits, acknowledge: AckRequest) {

@@ -4,7 +4,8 @@
 //! [`Message`]s. A unit of a flow with retransmission is sent on a unidirectional stream, a
 //! [`UnitHeader`] before its bytes; several small units may share a stream. A unit of a flow
 //! without retransmission is sent in datagrams, each with a [`FragmentHeader`]. Numbers are QUIC's
-//! variable-length integers (RFC 9000, section 16); times are microseconds.
+//! variable-length integers (RFC 9000, section 16); times are microseconds. How a unit's header and a
+//! frame of media become few bytes: `docs/deliver.md`.
 //!
 //! Every parser is total: it returns a value or an error for any bytes, within the limits named
 //! here.
@@ -17,13 +18,24 @@ pub use control::{
     AckRequest, DroppedUnit, FlowOpened, Limits, MAX_DROPPED, MAX_LABEL, MAX_MESSAGE, MAX_TOKEN,
     Message, ReceiverReport,
 };
-pub use unit::{FragmentHeader, MAX_DEPENDENCIES, MAX_UNIT_HEADER, UnitHeader};
+pub use unit::{FragmentHeader, MAX_DEPENDENCIES, MAX_UNIT_HEADER, Sent, UnitHeader};
 
 /// Version of this protocol, which must be equal at both sides.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
-/// ALPN of the protocol (RFC 7301).
-pub const ALPN: &[u8] = b"ontempo/1";
+/// ALPN of the protocol (RFC 7301): a prefix, and the version.
+pub const ALPN: &[u8] = b"ontempo/2";
+
+/// ALPN of earlier versions, which both sides offer beside [`ALPN`] only to refuse them with a
+/// sentence that names both.
+pub const EARLIER_ALPN: &[&[u8]] = &[b"ontempo/1"];
+
+/// The sentence of a side that does not speak the version of this ALPN.
+pub fn other_version(alpn: &[u8]) -> String {
+    let theirs = alpn.strip_prefix(b"ontempo/").unwrap_or(alpn);
+    let theirs = String::from_utf8_lossy(theirs);
+    format!("this side speaks version {VERSION} of the protocol, the other version {theirs}")
+}
 
 /// Why bytes could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +48,8 @@ pub enum WireError {
     OutOfRange(&'static str),
     /// An unknown kind of message.
     UnknownMessage(u64),
+    /// Another version than [`VERSION`].
+    Version(u64),
 }
 
 impl std::fmt::Display for WireError {
@@ -45,6 +59,7 @@ impl std::fmt::Display for WireError {
             Self::Trailing => f.write_str("bytes are left after the end"),
             Self::OutOfRange(field) => write!(f, "{field} is out of range"),
             Self::UnknownMessage(kind) => write!(f, "message {kind} is unknown"),
+            Self::Version(version) => f.write_str(&other_version(version.to_string().as_bytes())),
         }
     }
 }

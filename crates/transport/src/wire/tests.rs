@@ -16,17 +16,24 @@ fn time() -> impl Strategy<Value = Time> {
 }
 
 fn unit_header() -> impl Strategy<Value = UnitHeader> {
-    let lifetime = proptest::option::of((0..1u64 << 40).prop_map(Duration::from_micros));
+    let lifetime = proptest::option::of((0..1u64 << 40).prop_map(Duration::from_millis));
     let back = proptest::collection::vec(1u64..1000, 0..=MAX_DEPENDENCIES);
-    (number(), 1000..=MAX_VARINT, number(), time(), lifetime, any::<u8>(), back).prop_map(
-        |(flow, id, length, sent, lifetime, priority, back)| UnitHeader {
+    let continues = proptest::option::of((1u64..1000, any::<bool>()));
+    let sent = prop_oneof![time().prop_map(Sent::At), any::<u32>().prop_map(Sent::Low)];
+    let rest = (any::<u8>(), continues, back);
+    (number(), 1000..=MAX_VARINT, number(), sent, lifetime, rest).prop_map(
+        |(flow, id, length, sent, lifetime, (priority, continues, back))| UnitHeader {
             flow,
             id,
             length,
             sent,
             lifetime,
             priority,
-            depends_on: back.into_iter().map(|back| id - back).collect(),
+            continues: continues.map(|(back, _)| id - back),
+            depends_on: match continues {
+                Some((back, true)) => vec![id - back],
+                _ => back.into_iter().map(|back| id - back).collect(),
+            },
         },
     )
 }
@@ -150,13 +157,56 @@ proptest! {
 
 #[test]
 fn a_unit_that_names_itself_or_what_is_not_there_is_refused() {
-    // flow 0, unit 3, 10 bytes, sent at 0, no deadline, priority 0, one dependency, `back`.
-    let named = |back| UnitHeader::read(&[0, 3, 10, 0, 0, 0, 1, back]).map(|(h, _)| h.depends_on);
-    assert_eq!(named(1), Ok(vec![2]));
-    assert_eq!(named(3), Ok(vec![0]));
-    for back in [0, 4] {
-        assert_eq!(named(back), Err(WireError::OutOfRange("a unit's dependency")));
+    // One dependency, `back`; unit 3 of flow 0, 10 bytes, sent at 0. Then the same, continued.
+    let named = |bytes: &[u8]| UnitHeader::read(bytes).map(|(h, _)| h.depends_on);
+    for back in 0..5 {
+        let expected = match back {
+            0 | 4 => Err(WireError::OutOfRange("a unit's dependency")),
+            _ => Ok(vec![3 - u64::from(back)]),
+        };
+        assert_eq!(named(&[0x20, 3, 10, 0, 0, 0, 0, 1, back]), expected);
+        assert_eq!(named(&[0x08, 3, 10, 0, 0, 0, 0, back]), expected);
     }
+}
+
+#[test]
+fn the_header_of_a_continuation_has_twelve_bytes() {
+    let header = UnitHeader {
+        flow: 0,
+        id: 9_000,
+        length: 2_800,
+        sent: Sent::of(Time::from_secs_f64(5_000.0), Time::from_secs_f64(5_000.1)),
+        lifetime: Some(Duration::from_millis(200)),
+        priority: 3,
+        continues: Some(8_998),
+        depends_on: vec![8_998],
+    };
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    assert_eq!(bytes.len(), 12);
+}
+
+#[test]
+fn a_time_is_found_again_from_its_lowest_bits() {
+    for seconds in [0.0, 0.5, 4_294.9, 4_295.0, 1e6] {
+        for age in [0.0, 1.0, 599.0] {
+            let sent = Time::from_secs_f64(seconds);
+            let written = sent + Duration::from_secs_f64(age);
+            for transit in [0.0, 0.2, 900.0] {
+                let now = written + Duration::from_secs_f64(transit);
+                assert_eq!(Sent::of(sent, written).by(now), sent, "{seconds} s, {age} s");
+            }
+        }
+    }
+    let old = Time::from_secs_f64(3.0);
+    assert_eq!(Sent::of(old, Time::from_secs_f64(9_000.0)), Sent::At(old));
+}
+
+#[test]
+fn versions_are_named() {
+    assert_eq!(ALPN, format!("ontempo/{VERSION}").as_bytes());
+    let sentence = other_version(EARLIER_ALPN[0]);
+    assert!(sentence.contains("version 2") && sentence.contains("version 1"), "{sentence}");
 }
 
 #[test]

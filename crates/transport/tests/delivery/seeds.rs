@@ -117,6 +117,7 @@ fn plan(random: &mut RandomStream) -> Plan {
             deadline: None,
             priority: random.next_u64() as u8,
             depends_on,
+            continues: None,
         });
         times.push((Time::ZERO + millis(id * pace), has_deadline.then_some(lifetime)));
     }
@@ -320,7 +321,11 @@ fn check_unreachable(world: &World, seed: u64) {
     };
     let arrived = [whole(CLIENT), whole(SERVER)];
     println!("seed {seed}: {arrived:?} of {} datagrams arrived undamaged", passages.len());
-    assert!(arrived.contains(&0), "seed {seed}: {arrived:?} arrived undamaged, but no connection");
+    let events = &world.events;
+    assert!(
+        arrived.contains(&0),
+        "seed {seed}: {arrived:?} arrived undamaged, but no connection: {events:?}"
+    );
 }
 
 fn check_memory(world: &World, config: &Configuration, seed: u64) {
