@@ -37,7 +37,16 @@ fn unit(datagram: u64, length: u16, spans: Vec<Span>) -> Unit {
     let data = vec![7; spans.iter().map(|span| usize::from(span.length)).sum()];
     let parts = vec![Part { datagram, length, arrived: Time::ZERO, spans }];
     let (kind, dependencies) = (Kind::Datagram, Vec::new());
-    Unit { id: datagram, kind, media_time: None, slack: None, dependencies, parts, data }
+    Unit {
+        id: datagram,
+        kind,
+        media_time: None,
+        slack: None,
+        dependencies,
+        continues: None,
+        parts,
+        data,
+    }
 }
 
 /// Sends units of datagrams from 1 on until the receiver takes no more, or for twenty seconds.

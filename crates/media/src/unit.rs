@@ -31,21 +31,31 @@ pub enum Kind {
     Other,
     /// A datagram of unknown content.
     Datagram,
+    /// A picture that no other one needs.
+    Disposable,
     /// A picture that needs earlier ones.
     Frame,
-    /// An audio frame: small, and a gap is heard at once.
-    Sound,
     /// A picture at which decoding can begin.
     Key,
+    /// An audio frame: small, and a gap is heard at once.
+    Sound,
     /// Tables, which a decoder needs before anything else.
     Tables,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Filler, Kind::Other, Kind::Datagram, Kind::Frame, Kind::Sound, Kind::Key, Kind::Tables];
+const KINDS: [Kind; 8] = [
+    Kind::Filler,
+    Kind::Other,
+    Kind::Datagram,
+    Kind::Disposable,
+    Kind::Frame,
+    Kind::Key,
+    Kind::Sound,
+    Kind::Tables,
+];
 
 impl Kind {
-    /// 0 (stuffing) to 6 (tables); a larger number is sent first.
+    /// 0 (stuffing) to 7 (tables); a larger number is sent first.
     pub const fn priority(self) -> u8 {
         self as u8
     }
@@ -87,6 +97,8 @@ pub struct Unit {
     pub slack: Option<Duration>,
     /// Units without which it is of no use, all of them earlier; at most 4.
     pub dependencies: Vec<u64>,
+    /// The unit whose frame this one continues; known to the packetizer, not written.
+    pub continues: Option<u64>,
     /// The places of its bytes in datagrams.
     pub parts: Vec<Part>,
     /// The bytes, in the order of the parts' spans.
@@ -190,7 +202,8 @@ impl Unit {
         if length != rest.len() {
             return Err(UnitError::Spans);
         }
-        Ok(Self { id, kind, media_time, slack, dependencies, parts, data: rest.to_vec() })
+        let (continues, data) = (None, rest.to_vec());
+        Ok(Self { id, kind, media_time, slack, dependencies, continues, parts, data })
     }
 
     /// Bytes of memory that it takes, at least 256.

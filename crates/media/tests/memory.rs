@@ -19,7 +19,16 @@ fn shreds(datagram: u64) -> Unit {
     let data = vec![7; spans.len()];
     let parts = vec![Part { datagram, length: u16::MAX, arrived: Time::ZERO, spans }];
     let (kind, dependencies) = (Kind::Datagram, Vec::new());
-    Unit { id: datagram, kind, media_time: None, slack: None, dependencies, parts, data }
+    Unit {
+        id: datagram,
+        kind,
+        media_time: None,
+        slack: None,
+        dependencies,
+        continues: None,
+        parts,
+        data,
+    }
 }
 
 #[test]

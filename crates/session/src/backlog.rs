@@ -161,7 +161,16 @@ mod tests {
         let spans = vec![Span { offset: 0, length: 1000 }];
         let parts = vec![Part { datagram: id, length: 1000, arrived: Time::ZERO, spans }];
         let data = vec![0; 1000];
-        Unit { id, kind, media_time: None, slack: None, dependencies: vec![], parts, data }
+        Unit {
+            id,
+            kind,
+            media_time: None,
+            slack: None,
+            dependencies: vec![],
+            continues: None,
+            parts,
+            data,
+        }
     }
 
     #[test]

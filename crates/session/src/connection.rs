@@ -29,6 +29,7 @@ pub(crate) struct OutgoingMessage {
     id: Option<u64>,
     priority: u8,
     depends_on: Vec<u64>,
+    continues: Option<u64>,
     data: Bytes,
     queued_at: Instant,
 }
@@ -40,6 +41,7 @@ impl OutgoingMessage {
             id: Some(unit.id),
             priority: unit.kind.priority(),
             depends_on: unit.dependencies.clone(),
+            continues: unit.continues,
             data: message::media(unit),
             queued_at: queued.queued_at,
         }
@@ -47,13 +49,18 @@ impl OutgoingMessage {
 
     pub(crate) fn gap(datagrams: &[u64]) -> Self {
         let (depends_on, data) = (Vec::new(), message::gap(datagrams));
-        Self { id: None, priority: 0, depends_on, data, queued_at: Instant::now() }
+        Self::control(depends_on, data)
     }
 
     /// The end of the stream: see [`message::Content::End`].
     pub(crate) fn end(datagrams: u64, is_whole: bool) -> Self {
         let (depends_on, data) = (Vec::new(), message::end(datagrams, is_whole));
-        Self { id: None, priority: 0, depends_on, data, queued_at: Instant::now() }
+        Self::control(depends_on, data)
+    }
+
+    fn control(depends_on: Vec<u64>, data: Bytes) -> Self {
+        let queued_at = Instant::now();
+        Self { id: None, priority: 0, depends_on, continues: None, data, queued_at }
     }
 
     fn memory(&self) -> usize {
@@ -118,7 +125,10 @@ impl Session {
         let depends_on =
             message.depends_on.iter().filter_map(|on| self.flow_numbers.get(on).copied()).collect();
         let data = message.data.clone();
-        let unit = Message { data, lifetime, priority: message.priority, depends_on };
+        let continues =
+            message.continues.and_then(|before| self.flow_numbers.get(&before).copied());
+        let priority = message.priority;
+        let unit = Message { data, lifetime, priority, depends_on, continues };
         match self.flow.send_within(unit, limit) {
             Ok(number) => {
                 if let Some(id) = message.id {

@@ -41,7 +41,7 @@ pub struct Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { session, latency, before } = self;
-        write!(f, "ontempo media 2 {session:032x} {} {before}", latency.as_nanos())
+        write!(f, "ontempo media 3 {session:032x} {} {before}", latency.as_nanos())
     }
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Label {
     /// # Errors
     /// If it is no label, or its latency exceeds [`MAX_LATENCY`].
     fn from_str(text: &str) -> Result<Self, ()> {
-        let words = text.strip_prefix("ontempo media 2 ").ok_or(())?;
+        let words = text.strip_prefix("ontempo media 3 ").ok_or(())?;
         let words: Vec<&str> = words.split(' ').collect();
         let &[session, latency, before] = words.as_slice() else { return Err(()) };
         Ok(Self {
@@ -174,11 +174,20 @@ impl Report {
             return None;
         }
         let share = wrong as f64 / all.max(1) as f64 * 100.0;
-        Some(format!(
-            "the target of {latency} is missed: {share:.2} % of datagrams missing or damaged \
-             ({wrong} of {all}); {late} units late, {dropped} dropped; the longest took {:.0} ms",
-            self.max_delay_s * 1e3
-        ))
+        let parts = [
+            (wrong, format!("{wrong} of {all} datagrams ({share:.2} %) were missing or damaged")),
+            (dropped, format!("{dropped} units were left out, so that others arrive in time")),
+            (
+                late,
+                format!(
+                    "{late} units came late, the longest took {:.0} ms",
+                    self.max_delay_s * 1e3
+                ),
+            ),
+        ];
+        let parts: Vec<String> =
+            parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect();
+        Some(format!("not all was delivered within {latency}: {}", parts.join("; ")))
     }
 }
 

@@ -442,6 +442,7 @@ impl Stream {
                 deadline: (!is_reliable).then(|| now + lifetime),
                 priority: unit.kind.priority(),
                 depends_on,
+                continues: unit.continues.and_then(|before| numbers.get(&before).copied()),
             };
             let Ok(number) = connection.send(now, flow, outgoing) else { return };
             *is_touched = true;

@@ -95,7 +95,7 @@ fn unit(id: u64, data: Vec<u8>) -> Unit {
     let spans = vec![Span { offset: 0, length }];
     let parts = vec![Part { datagram: id, length, arrived: Time::ZERO, spans }];
     let (kind, dependencies) = (Kind::Frame, Vec::new());
-    Unit { id, kind, media_time: None, slack: None, dependencies, parts, data }
+    Unit { id, kind, media_time: None, slack: None, dependencies, continues: None, parts, data }
 }
 
 fn ignore_events(_: SenderEvent<'_>) -> ControlFlow<()> {

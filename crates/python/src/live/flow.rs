@@ -74,7 +74,7 @@ impl LiveSendFlow {
     ) -> PyResult<Option<u64>> {
         let lifetime = lifetime_s.map(Duration::from_secs_f64);
         let data = Bytes::from_owner(data);
-        let message = Message { data, lifetime, priority, depends_on };
+        let message = Message { data, lifetime, priority, depends_on, continues: None };
         match py.detach(|| self.flow.send_within(message, Wall::ZERO)) {
             Ok(number) => Ok(Some(number)),
             Err(NotTaken::Full) => Ok(None),

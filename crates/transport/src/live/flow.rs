@@ -27,11 +27,14 @@ pub struct Message {
     /// Time from now to the deadline, at which it is dropped if it has not arrived. Only for flows
     /// whose reliability [allows deadlines](crate::Reliability::allows_deadlines).
     pub lifetime: Option<Duration>,
-    /// Larger is more important.
+    /// Larger is more important; see [`Outgoing::priority`](crate::Outgoing::priority).
     pub priority: u8,
     /// Numbers, as returned by [`SendFlow::send`], of the units of the same flow without which this
     /// one is of no use; at most 32.
     pub depends_on: Vec<u64>,
+    /// The unit of the same flow that it continues: both are parts of one frame, which is kept or
+    /// dropped whole.
+    pub continues: Option<u64>,
 }
 
 impl From<Bytes> for Message {
@@ -67,9 +70,9 @@ impl SendFlow {
     }
 
     fn outgoing(&self, message: Message) -> Outgoing {
-        let Message { data, lifetime, priority, depends_on } = message;
+        let Message { data, lifetime, priority, depends_on, continues } = message;
         let deadline = lifetime.map(|lifetime| self.thread.clock.now() + lifetime);
-        Outgoing { data, deadline, priority, depends_on }
+        Outgoing { data, deadline, priority, depends_on, continues }
     }
 
     /// Wakes the thread if needed; returns the unit's number.
