@@ -49,6 +49,8 @@ pub struct Delivery<'a> {
     pub way: Way,
     /// Its payload.
     pub bytes: &'a [u8],
+    /// When it entered the path.
+    pub entered: Time,
     /// When it was due.
     pub due: Time,
 }
@@ -109,6 +111,7 @@ pub struct Path {
     /// By their place in the layout; those of the flow alone.
     elements: Vec<Option<Element>>,
     routes: [Vec<usize>; 2],
+    address_changes: Vec<Time>,
     /// The flow's number and its group's, for links with reservations.
     flow: u32,
     group: u32,
@@ -169,6 +172,7 @@ impl Path {
             asked_at: vec![Time::NEVER; elements.len()],
             elements,
             routes: [flow.forward.clone(), flow.reverse.clone()],
+            address_changes: flow.address_changes.clone(),
             flow: number as u32,
             group: flow.group as u32,
             separates_clients: layout.reservations.is_empty(),
@@ -189,6 +193,12 @@ impl Path {
     #[must_use]
     pub fn next(&self) -> Time {
         self.events.peek().map_or(Time::NEVER, |Reverse((time, _, _))| *time)
+    }
+
+    /// When the flow's sender has another address; in order.
+    #[must_use]
+    pub fn address_changes(&self) -> &[Time] {
+        &self.address_changes
     }
 
     /// The counters of one way so far.
@@ -286,8 +296,9 @@ impl Path {
                 counts.dropped.corrupt += 1;
                 return self.release(handle);
             }
-            counts.delays.add(now.since(packet.entered));
-            match deliver(Delivery { client, way, bytes, due: now }) {
+            let entered = packet.entered;
+            counts.delays.add(now.since(entered));
+            match deliver(Delivery { client, way, bytes, entered, due: now }) {
                 Ok(()) => {
                     counts.delivered += 1;
                     counts.delivered_bytes += bytes.len() as u64;
@@ -418,7 +429,7 @@ impl Path {
 /// Why a datagram at the end of its way was not sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undelivered {
-    /// Its client was forgotten.
+    /// Its client was forgotten, or has another address.
     Gone,
     /// The system did not take it.
     Unsent,

@@ -49,11 +49,26 @@ impl Default for Limits {
 struct Client {
     address: SocketAddr,
     socket: UdpSocket,
+    /// Its address at the server before the last change, for what was on the path then, and when it changed.
+    before: Option<(UdpSocket, Time)>,
     /// Distinguishes it from those that had its place before.
     id: u64,
     last: Time,
     /// Whether the server has sent it anything.
     is_answered: bool,
+}
+
+impl Client {
+    /// Sends a datagram that entered the path at `entered` from the address of that time.
+    fn send(&self, entered: Time, bytes: &[u8]) -> io::Result<usize> {
+        let before = self.before.as_ref().filter(|(_, changed)| entered < *changed);
+        before.map_or(&self.socket, |(socket, _)| socket).send(bytes)
+    }
+
+    /// Whether what the server sent at `entered` reaches it: its address is still the same.
+    fn is_reached(&self, entered: Time) -> bool {
+        self.before.as_ref().is_none_or(|(_, changed)| entered >= *changed)
+    }
 }
 
 /// The clients, each at a place of its own.
@@ -104,7 +119,9 @@ impl Clients {
         });
         self.counts.admitted += 1;
         let id = self.counts.admitted << 32 | place as u64;
-        self.places[place] = Some(Client { address, socket, id, last: now, is_answered: false });
+        let before = None;
+        self.places[place] =
+            Some(Client { address, socket, before, id, last: now, is_answered: false });
         self.by_address.insert(address, place);
         *self.of_host.entry(host).or_default() += 1;
         Ok(Some(id))
@@ -143,6 +160,21 @@ impl Clients {
             *count -= 1;
             if *count == 0 {
                 self.of_host.remove(&host);
+            }
+        }
+    }
+
+    /// Gives all another address towards the server, as a NAT that has lost its state. One that gets no
+    /// socket is forgotten, and admitted anew with its next datagram.
+    fn readdress(&mut self, now: Time) {
+        for place in 0..self.places.len() {
+            let Some(client) = &mut self.places[place] else { continue };
+            match upstream(self.server) {
+                Ok(socket) => {
+                    let before = std::mem::replace(&mut client.socket, socket);
+                    client.before = Some((before, now));
+                }
+                Err(_) => self.forget(place),
             }
         }
     }
@@ -190,6 +222,8 @@ pub struct Relay {
     listen: UdpSocket,
     clients: Clients,
     path: Path,
+    /// Changes of the path's address that were made.
+    changes: usize,
     epoch: Instant,
     late: Histogram,
 }
@@ -214,7 +248,8 @@ impl Relay {
             of_host: HashMap::new(),
             counts: ClientCounts::default(),
         };
-        Ok(Self { listen, clients, path, epoch: Instant::now(), late: Histogram::default() })
+        let (epoch, late) = (Instant::now(), Histogram::default());
+        Ok(Self { listen, clients, path, changes: 0, epoch, late })
     }
 
     /// Runs until `stop` is true, which is asked ten times a second or more; `progress` gets the
@@ -232,6 +267,7 @@ impl Relay {
         while !stop() {
             self.send_due();
             let now = self.now();
+            self.readdress(now);
             if now >= tick {
                 self.clients.forget_idle(now);
                 progress(&self.report());
@@ -264,6 +300,15 @@ impl Relay {
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// Makes the changes of the address that are due.
+    fn readdress(&mut self, now: Time) {
+        let due = self.path.address_changes().partition_point(|at| *at <= now);
+        if due > self.changes {
+            self.changes = due;
+            self.clients.readdress(now);
+        }
+    }
+
     /// Sends what is due on.
     fn send_due(&mut self) {
         let now = self.now();
@@ -272,7 +317,10 @@ impl Relay {
         self.path.advance(now, &mut |delivery: Delivery<'_>| {
             let client = clients.get(delivery.client).ok_or(Undelivered::Gone)?;
             let sent = match delivery.way {
-                Way::Forward => client.socket.send(delivery.bytes),
+                Way::Forward => client.send(delivery.entered, delivery.bytes),
+                Way::Reverse if !client.is_reached(delivery.entered) => {
+                    return Err(Undelivered::Gone);
+                }
                 Way::Reverse => listen.send_to(delivery.bytes, client.address),
             };
             let nanos = epoch.elapsed().as_nanos() as u64;
@@ -284,7 +332,8 @@ impl Relay {
     /// Waits until a socket is readable or something is due; the places of readable clients, and
     /// `None` for the listening socket.
     fn wait(&self) -> io::Result<Vec<Option<usize>>> {
-        let next = self.path.next();
+        let change = self.path.address_changes().get(self.changes).copied();
+        let next = self.path.next().min(change.unwrap_or(Time::NEVER));
         let now = self.now();
         let sleep = if next <= now { Duration::ZERO } else { next.since(now) }.min(MAX_SLEEP);
         let sleep = std::time::Duration::from_nanos(sleep.as_nanos());
@@ -459,5 +508,76 @@ mod tests {
             hears_only(socket, "127.0.0.1:9".parse().expect("an address")).expect("connected");
         let error = socket.recv(&mut [0; 10]).expect_err("nothing is there");
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn clients_have_another_address_after_a_change_and_what_was_on_its_way_has_the_old_one() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let patience = Some(std::time::Duration::from_secs(20));
+        server.set_read_timeout(patience).expect("a limit");
+        let mut clients = clients(Limits::default());
+        clients.server = server.local_addr().expect("an address");
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let address = "10.0.0.1:1".parse().expect("an address");
+        let id = clients.at(Time::ZERO, address).expect("a socket").expect("admitted");
+        clients.get(id).expect("a client").send(at(1), b"1").expect("sent");
+        clients.readdress(at(10));
+        let client = clients.get(id).expect("it stays the same client");
+        assert!(!client.is_reached(at(9)) && client.is_reached(at(10)));
+        client.send(at(9), b"2").expect("sent");
+        client.send(at(10), b"3").expect("sent");
+        let mut from = [0; 3].map(|_| server.recv_from(&mut [0; 10]).expect("a datagram").1);
+        assert_eq!(from[0], from[1]);
+        assert_ne!(from[1], from[2]);
+        clients.readdress(at(20));
+        from[0] = from[2];
+        clients.get(id).expect("a client").send(at(19), b"4").expect("sent");
+        assert_eq!(server.recv_from(&mut [0; 10]).expect("a datagram").1, from[0]);
+    }
+
+    #[test]
+    fn the_address_of_a_running_relay_changes_when_the_scenario_says() {
+        const CHANGING: &str = r#"
+duration = "60 s"
+[topology]
+kind = "dumbbell"
+bottleneck = { rate = "100 Mbit/s", delay = "0 s", queue = { kind = "drop-tail" } }
+access = { rate = "1 Gbit/s", delay = "0 s" }
+[flows.one]
+application = { kind = "cbr", rate = "1 Mbit/s" }
+transport = { kind = "udp" }
+address-changes = ["300 ms"]
+"#;
+        let scenario = ontempo_scenario::parse(CHANGING, "s.toml").expect("a scenario");
+        let path = Path::of(&scenario, None, 1, 28, 1 << 20).expect("a path");
+        let bound = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let patience = Some(std::time::Duration::from_secs(20));
+            socket.set_read_timeout(patience).expect("a limit");
+            let address = socket.local_addr().expect("an address");
+            (socket, address)
+        };
+        let ((listen, relayed), (server, to), (client, _)) = (bound(), bound(), bound());
+        let relay = Relay::new(listen, to, path, Limits::default()).expect("a relay");
+        let stop = &std::sync::atomic::AtomicBool::new(false);
+        let stopped = move || stop.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let mut relay = relay;
+            let running = scope.spawn(move || relay.run(stopped, |_| {}).expect("it runs"));
+            // Each is answered to where it came from, until it comes from elsewhere.
+            let mut seen = Vec::new();
+            while seen.len() < 2 {
+                client.send_to(b"question", relayed).expect("sent");
+                let (_, from) = server.recv_from(&mut [0; 10]).expect("a question");
+                if seen.last() != Some(&from) {
+                    seen.push(from);
+                }
+            }
+            server.send_to(b"answer", seen[1]).expect("sent");
+            assert_eq!(client.recv(&mut [0; 10]).expect("an answer"), 6);
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let report = running.join().expect("it ended");
+            assert_eq!((report.clients.admitted, report.reverse.delivered), (1, 1));
+        });
     }
 }

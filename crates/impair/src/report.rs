@@ -70,7 +70,7 @@ pub struct Dropped {
     pub corrupt: u64,
     /// More bytes were on the path than the relay holds.
     pub limit: u64,
-    /// Its client was forgotten meanwhile.
+    /// Its client was forgotten meanwhile, or has another address towards the server.
     pub gone: u64,
     /// The system did not take it: nobody listens, or its buffer is full.
     pub unsent: u64,

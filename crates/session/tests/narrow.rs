@@ -123,7 +123,7 @@ fn carry(case: &Case) -> (f64, f64) {
     let mut player =
         Player { film: Film::new(table.expect("a film"), &sending), frames: Vec::new() };
     let options = StreamOptions {
-        latency: case.buffer,
+        latency: Some(case.buffer),
         order: DeliveryOrder::PartialOrder,
         reliability: Reliability::Deadline,
         congestion: Configuration::default().congestion,

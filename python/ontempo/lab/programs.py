@@ -6,9 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 from ontempo.lab.errors import BAD_INPUT, BadInputError, UnfitEnvironmentError
 
@@ -38,48 +36,22 @@ def run_program(command: Sequence[str], what: str, cwd: Path | None = None) -> s
     If it fails, its stderr is raised with `what` before it: `BadInputError` for the exit code of
     bad input, else `UnfitEnvironmentError`. On Ctrl-C it gets SIGINT, and is waited for.
     """
-    return run_programs([(command, what)], cwd)[0]
-
-
-def run_programs(
-    commands: Sequence[tuple[Sequence[str], str]], cwd: Path | None = None
-) -> list[str]:
-    """Run programs beside each other, each as `run_program` does, until all have ended.
-
-    Of those that fail, the first one's error is raised.
-    """
-    with ExitStack() as files:
-        running: list[subprocess.Popen[bytes]] = []
-        texts = []
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
+        running = subprocess.Popen(command, stdout=out, stderr=complaints, cwd=cwd)
         try:
-            for command, _ in commands:
-                out = files.enter_context(tempfile.TemporaryFile("w+"))
-                complaints = files.enter_context(tempfile.TemporaryFile("w+"))
-                texts.append((out, complaints))
-                running.append(subprocess.Popen(command, stdout=out, stderr=complaints, cwd=cwd))
-            codes = [_wait(one) for one in running]
+            code = _wait(running)
         except BaseException:
-            for one in running:
-                end(one)
+            end(running)
             raise
-        return [
-            _printed(command, what, code, *of_one)
-            for (command, what), code, of_one in zip(commands, codes, texts, strict=True)
-        ]
-
-
-def _printed(
-    command: Sequence[str], what: str, code: int, out: IO[str], complaints: IO[str]
-) -> str:
-    complaints.seek(0)
-    message = complaints.read().strip().removeprefix("error: ")
-    if code:
-        kind = BadInputError if code == BAD_INPUT else UnfitEnvironmentError
-        raise kind(f"{what}: {message or f'{command[0]} ended with exit code {code}'}")
-    if message:
-        print(f"{what}: {message}", file=sys.stderr)
-    out.seek(0)
-    return out.read()
+        complaints.seek(0)
+        message = complaints.read().strip().removeprefix("error: ")
+        if code:
+            kind = BadInputError if code == BAD_INPUT else UnfitEnvironmentError
+            raise kind(f"{what}: {message or f'{command[0]} ended with exit code {code}'}")
+        if message:
+            print(f"{what}: {message}", file=sys.stderr)
+        out.seek(0)
+        return out.read()
 
 
 def _wait(running: subprocess.Popen[bytes]) -> int:

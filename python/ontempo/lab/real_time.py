@@ -1,7 +1,6 @@
 """Cells with real packets: by the emulator, or by a measurement in Python.
 
-They run without a simulation beside them, because they run in real time, and one at a time unless
-the study asks for several emulations at once.
+They run one at a time, with nothing else of the study beside them, because they run in real time.
 Each writes its tables to a folder; they go into the same store as those of simulated cells.
 """
 
@@ -20,7 +19,7 @@ import polars as pl
 from ontempo.lab.cells import Cell, Planned
 from ontempo.lab.engine import Engine
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
-from ontempo.lab.programs import URGENT, program, run_program, run_programs
+from ontempo.lab.programs import URGENT, program, run_program
 from ontempo.lab.store import Store
 
 MACHINE = "machine"
@@ -52,13 +51,9 @@ class Emulation:
 
 def emulate(cell: Cell, folder: Path, options: Sequence[str] = ()) -> None:
     """Emulate a cell's scenario; its tables, logs and ``run.json`` are left in `folder`."""
-    run_program([*_command(cell, folder), *options], str(cell))
-
-
-def _command(cell: Cell, folder: Path) -> list[str]:
     sets = [word for one in cell.overrides for word in ("--set", one)]
     command = [*URGENT, program(), "emulate", str(cell.scenario), "--out", str(folder)]
-    return [*command, "--seed", str(cell.seed), *sets]
+    run_program([*command, "--seed", str(cell.seed), *sets, *options], str(cell))
 
 
 def hindrance() -> str:
@@ -118,51 +113,34 @@ def run_real(
     store: Store,
     cells: Sequence[Planned],
     finished: Callable[[Planned], None],
-    at_once: int = 1,
 ) -> None:
-    """Run cells, and store each as it ends; as `Runner.run`.
-
-    One after another; where all are emulations, up to `at_once` beside each other.
-    """
-    places = max(1, at_once) if all(one.cell.real == Emulation() for one in cells) else 1
-    # Those of a batch should last about as long as each other.
-    order = sorted(cells, key=lambda one: one.cell.cost) if places > 1 else cells
-    for place in range(0, len(order), places):
-        batch = order[place : place + places]
+    """Run cells one after another, and store each as it ends; as `Runner.run`."""
+    for planned in cells:
         try:
-            found = measured([one.cell for one in batch])
+            tables = measured(planned.cell)
         except (LabError, KeyboardInterrupt):
             raise
         except Exception as error:
-            names = " and ".join(str(one.cell) for one in batch)
-            raise UnfitEnvironmentError(f"{names}: the run failed: {error}") from error
-        for planned, tables in zip(batch, found, strict=True):
-            store.keep(planned.key, tables, planned.about(engine.fingerprint()))
-            finished(planned)
+            raise UnfitEnvironmentError(f"{planned.cell}: the run failed: {error}") from error
+        store.keep(planned.key, tables, planned.about(engine.fingerprint()))
+        finished(planned)
 
 
-def measured(cells: Sequence[Cell]) -> list[Mapping[str, pl.DataFrame]]:
-    """The tables of a real run, or of emulations at once, with that of their circumstances."""
+def measured(cell: Cell) -> Mapping[str, pl.DataFrame]:
+    """The tables of one real run, with that of its circumstances."""
+    assert cell.real is not None
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="ontempo-lab-") as name:
-        folders = [Path(name, str(place)) for place in range(len(cells))]
-        for folder in folders:
-            folder.mkdir()
-        if len(cells) == 1:
-            assert cells[0].real is not None
-            cells[0].real.write(cells[0], folders[0])
-        else:
-            pairs = zip(cells, folders, strict=True)
-            run_programs([(_command(cell, folder), str(cell)) for cell, folder in pairs])
-        return [_tables(folder, before) for folder in folders]
-
-
-def _tables(folder: Path, load_before: float) -> Mapping[str, pl.DataFrame]:
-    tables = {
-        path.stem: pl.read_parquet(path).with_columns(pl.selectors.categorical().cast(pl.String))
-        for path in sorted(folder.glob("*.parquet"))
-    }
-    return {**tables, MACHINE: _circumstances(folder, load_before)}
+        folder = Path(name)
+        cell.real.write(cell, folder)
+        tables = {
+            path.stem: pl.read_parquet(path).with_columns(
+                pl.selectors.categorical().cast(pl.String)
+            )
+            for path in sorted(folder.glob("*.parquet"))
+        }
+        tables[MACHINE] = _circumstances(folder, before)
+    return tables
 
 
 def _circumstances(folder: Path, load_before: float) -> pl.DataFrame:

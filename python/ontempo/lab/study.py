@@ -123,7 +123,7 @@ class Study:
     """Runs the cells of a plan that the store does not have.
 
     `any_size` runs cells even if they are estimated to take more memory than is free, or more than
-    a day each. `emulations_at_once` is how many emulations run beside each other.
+    a day each.
     """
 
     def __init__(
@@ -133,12 +133,10 @@ class Study:
         jobs: int | Runner,
         *,
         any_size: bool = False,
-        emulations_at_once: int = 1,
     ) -> None:
         self.engine = engine
         self.store = store
         self.any_size = any_size
-        self.emulations_at_once = emulations_at_once
         self.runner = CoreRunner(jobs) if isinstance(jobs, int) else jobs
 
     def plan(self, cells: Iterable[Cell]) -> Plan:
@@ -190,8 +188,7 @@ class Study:
             if order:
                 self.runner.run(self.engine, self.store, order, progress.finished)
             # Last: they run in real time, and no simulation may run beside them.
-            at_once = self.emulations_at_once
-            run_real(self.engine, self.store, plan.real, progress.finished, at_once)
+            run_real(self.engine, self.store, plan.real, progress.finished)
         except KeyboardInterrupt:
             lost = sum(not self.store.path(one.key).exists() for one in plan.missing)
             planned = len(plan.cells)

@@ -1,8 +1,9 @@
 //! Path validation after a change of the peer's address.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 
-use noq_proto::PathId;
+use noq_proto::{PathId, Transmit};
 use ontempo_foundation::{Duration, Time};
 
 use super::{Connection, Stage};
@@ -12,18 +13,35 @@ use crate::quic::span;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
     at: Time,
-    /// Minimum time that the stack tries.
+    /// How long an answer is awaited before the peer is challenged again; doubles with each try.
     wait: Duration,
+    /// Whether the next change of the stack's address is the alias of another try.
+    is_again: bool,
     proofs: u64,
     /// ACK frames sent before. The stack sends none to an unvalidated address, and the
     /// validation itself elicits one.
     acks: u64,
 }
 
-/// The stack gives up after three probe timeouts; nine round trips are at least that, unless delays
-/// vary by more than half of themselves.
-const ROUND_TRIPS: u64 = 9;
-const BESIDE: Duration = Duration::from_millis(200);
+/// PATH_CHALLENGE frames received that are answered, and PATH_RESPONSE frames sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Proofs {
+    asked: u64,
+    given: u64,
+}
+
+/// A challenge is answered within a round trip. It is repeated after two, as the first Initial packet
+/// of a connection whose round trip is known (RFC 9000, section 8.2.1; RFC 9002, section 6.2.2), and
+/// [`BESIDE`]. The stack would repeat it after a second, since it supposes 333 ms for a new address, and
+/// acknowledges nothing until then: the peer's window is soon in flight.
+const ROUND_TRIPS: u64 = 2;
+const BESIDE: Duration = Duration::from_millis(10);
+
+/// Before the first sample (RFC 9002, section 6.2.2).
+pub(super) const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(333);
+
+/// The longest wait: the stack itself gives up after three seconds.
+const LONGEST: Duration = Duration::from_secs(4);
 
 /// Silence begins at this multiple of the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -38,27 +56,30 @@ impl Connection {
         let remote = self.stack.network_path(PathId::ZERO).ok()?.remote();
         let moves = *self.stack_remote.get_or_insert(remote) != remote;
         if !moves && self.moved.is_none() {
+            self.round_trip = self.round_trips(1);
             return None;
         }
         let stats = self.stack.stats();
         let (acks, proofs) = (stats.frame_tx.acks, stats.frame_rx.path_response);
-        let now_moved =
-            Moved { at: now, wait: self.round_trips(ROUND_TRIPS) + BESIDE, proofs, acks };
         if moves {
             self.stack_remote = Some(remote);
-            self.moved = Some(now_moved);
+            // An alias of an address that is tried again is no other address.
+            let again = self.moved.filter(|moved| moved.is_again).map(|moved| moved.wait);
+            let wait = again.unwrap_or(self.round_trip * ROUND_TRIPS + BESIDE);
+            self.moved = Some(Moved { at: now, wait, is_again: false, proofs, acks });
         }
         self.moved = self.moved.filter(|moved| acks == moved.acks);
-        let moved = self.moved?;
+        let moved = self.moved.as_mut()?;
         if proofs > moved.proofs {
             // It may validate another address: an acknowledgement decides.
-            self.moved = Some(now_moved);
+            (moved.at, moved.proofs) = (now, proofs);
             return None;
         }
         if now.since(moved.at) < moved.wait {
             return None;
         }
-        self.moved = Some(now_moved);
+        let wait = (moved.wait * 2).min(LONGEST);
+        *moved = Moved { at: now, wait, is_again: true, proofs, acks };
         Some(remote)
     }
 
@@ -68,12 +89,31 @@ impl Connection {
         !self.stack.is_handshaking() && self.moved.is_none_or(|moved| acks > moved.acks)
     }
 
-    /// True if the peer validates this side's address, for the first time with this
-    /// challenge: the answer must not wait (RFC 9000, section 8.2.2), because the stack
-    /// answers only the last challenge.
+    /// True if the peer validates this side's address, and this challenge is not answered: the answer
+    /// must not wait (RFC 9000, section 8.2.2), because the stack answers only the last challenge.
     pub(super) fn is_to_prove(&mut self) -> bool {
-        let asked = self.stack.stats().frame_rx.path_challenge;
-        std::mem::replace(&mut self.proofs_asked, asked) < asked
+        let stats = self.stack.stats();
+        let (asked, given) = (stats.frame_rx.path_challenge, stats.frame_tx.path_response);
+        if given > self.proofs.given {
+            self.proofs = Proofs { asked, given };
+        }
+        asked > self.proofs.asked
+    }
+
+    /// A packet with an answer to a challenge that the window has no room for. The peer acknowledges
+    /// nothing until it has this answer, so that the window stays full. One packet for each that the
+    /// peer sends, of the same size, is no congestion.
+    pub(super) fn prove(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        let is_asked = self.stack.side().is_client() && self.heard == now;
+        if !is_asked || self.stage != Stage::Open || !self.is_to_prove() {
+            return None;
+        }
+        self.account.exempt(true);
+        let transmit = self.stack.poll_transmit(self.epoch.instant(now), NonZeroUsize::MIN, out);
+        self.account.exempt(false);
+        // Where nothing was sent, the next challenge may find an answer.
+        self.proofs.asked = self.stack.stats().frame_rx.path_challenge;
+        transmit
     }
 
     fn round_trips(&self, count: u64) -> Duration {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use noq_proto::{Event as StackEvent, PathId, StreamEvent};
-use ontempo_foundation::{Bytes, Rate, Time};
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
 use crate::close::{CloseReason, Closed};
 use crate::config::Configuration;
@@ -40,7 +40,7 @@ use clocks::Clocks;
 use closing::{LastWord, closed};
 use control::Control;
 use gate::{AckGate, Gate};
-use migration::Moved;
+use migration::{Moved, Proofs};
 use ontempo_udp::Dscp;
 use receiving::Receiving;
 use sending::Sending;
@@ -188,8 +188,9 @@ pub struct Connection {
     /// The peer's stack address at the last check.
     stack_remote: Option<std::net::SocketAddr>,
     moved: Option<Moved>,
-    /// PATH_CHALLENGE frames received until the last check.
-    proofs_asked: u64,
+    /// Smoothed round trip to the last address that was validated.
+    round_trip: Duration,
+    proofs: Proofs,
     /// Time of the last arrival, and of the last reaction to silence.
     heard: Time,
     /// Time of the last stream data or datagram from the peer.
@@ -234,7 +235,8 @@ impl Connection {
             touched: true,
             stack_remote: None,
             moved: None,
-            proofs_asked: 0,
+            round_trip: migration::UNKNOWN_ROUND_TRIP,
+            proofs: Proofs::default(),
             heard: now,
             answered: now,
             tried: now,
@@ -558,7 +560,8 @@ impl Connection {
             Err(until) => return Step::Wait(until),
         };
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
-        let Some(transmit) = self.stack.poll_transmit(self.epoch.instant(now), most, out) else {
+        let polled = self.stack.poll_transmit(self.epoch.instant(now), most, out);
+        let Some(transmit) = polled.or_else(|| self.prove(now, out)) else {
             self.urgent = false;
             self.acks.release();
             return self.close_again(now, out).map_or(Step::Nothing, Step::Transmit);

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
@@ -41,16 +42,32 @@ impl Default for Account {
 
 /// An account shared by controller and connection.
 #[derive(Clone, Debug, Default)]
-pub struct SharedAccount(Arc<Mutex<Account>>);
+pub struct SharedAccount(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    account: Mutex<Account>,
+    /// Set while the stack may send a packet beyond the window.
+    is_exempt: AtomicBool,
+}
 
 impl SharedAccount {
     /// The account.
     pub fn read(&self) -> Account {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes it.
     pub fn write(&self, change: impl FnOnce(&mut Account)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.account.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether the stack may send one packet more than the window allows.
+    pub(crate) fn exempt(&self, is_exempt: bool) {
+        self.0.is_exempt.store(is_exempt, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_exempt(&self) -> bool {
+        self.0.is_exempt.load(Ordering::Relaxed)
     }
 }

@@ -30,9 +30,6 @@ WORLDS = (SIMULATION, EMULATION)
 
 CONTROLS = File("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
-EMULATIONS_AT_ONCE = 1
-"""How many emulations run beside each other. Before it is 2: the rule of docs/comparison.md."""
-
 MANY = 1000
 """Reading the scenarios of more cells takes a while, and is said."""
 
@@ -120,7 +117,7 @@ def run_grid(
             console.print(f"reading the scenarios of {len(cells):,} cells")
         runner = CoreRunner(jobs)
         store = Store(out / "cells", engine.fingerprint())
-        study = Study(engine, store, runner, emulations_at_once=EMULATIONS_AT_ONCE)
+        study = Study(engine, store, runner)
         plan = study.plan(cells)
         for one in study.store.take_rejected():
             console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)
