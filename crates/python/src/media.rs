@@ -11,7 +11,6 @@ const fn name(kind: Kind) -> &'static str {
         Kind::Filler => "filler",
         Kind::Other => "other",
         Kind::Datagram => "datagram",
-        Kind::Disposable => "disposable",
         Kind::Frame => "frame",
         Kind::Sound => "sound",
         Kind::Key => "key",

@@ -210,20 +210,11 @@ impl Report {
             return None;
         }
         let share = wrong as f64 / all.max(1) as f64 * 100.0;
-        let parts = [
-            (wrong, format!("{wrong} of {all} datagrams ({share:.2} %) were missing or damaged")),
-            (dropped, format!("{dropped} units were left out, so that others arrive in time")),
-            (
-                late,
-                format!(
-                    "{late} units came late, the longest took {:.0} ms",
-                    self.max_delay_s * 1e3
-                ),
-            ),
-        ];
-        let parts: Vec<String> =
-            parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect();
-        Some(format!("not all was delivered within {latency}: {}", parts.join("; ")))
+        Some(format!(
+            "the target of {latency} is missed: {share:.2} % of datagrams missing or damaged \
+             ({wrong} of {all}); {late} units late, {dropped} dropped; the longest took {:.0} ms",
+            self.max_delay_s * 1e3
+        ))
     }
 }
 

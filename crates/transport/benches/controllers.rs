@@ -138,7 +138,8 @@ impl Sender {
                 data: Bytes::from_static(&[7; FRAME_BYTES]),
                 deadline: Some(now + lifetime),
                 priority: 200,
-                ..Outgoing::default()
+                depends_on: Vec::new(),
+                continues: None,
             };
             // A frame that finds the send queue full counts as late.
             if connection.send(now, video, unit).is_ok() {

@@ -205,11 +205,8 @@ impl OutputHandler {
         self.source.check(Instant::now(), all.input_bytes).into_iter().for_each(|sentence| {
             self.status.warn(&sentence);
         });
-        let bears = over.target.map_or_else(String::new, |rate| {
-            format!(", the path bears {:.1} Mbit/s", rate.as_bits_per_sec() as f64 / 1e6)
-        });
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{bears}",
+            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost",
             all.flow.units,
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
@@ -278,7 +275,6 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
         "packets_lost": over.map(|over| over.packets_lost),
         "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
-        "target_bps": over.and_then(|over| over.target).map(|rate| rate.as_bits_per_sec()),
         "window_bytes": over.map(|over| over.window.get()),
         "receiver": all.report,
     })

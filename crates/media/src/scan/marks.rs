@@ -5,25 +5,25 @@ use crate::Codec;
 
 /// The marks of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(super) struct Marks {
     /// Decoding can begin here.
-    pub(crate) is_key: bool,
+    pub(super) is_key: bool,
     /// No other picture of its temporal layer refers to it.
-    pub(crate) is_disposable: bool,
+    pub(super) is_disposable: bool,
     /// What it refers to.
-    pub(crate) refers: Refers,
+    pub(super) refers: Refers,
     /// Its temporal layer, 0 to 7; it refers to none of a higher one.
-    pub(crate) layer: u8,
+    pub(super) layer: u8,
     /// It refers to nothing before the last key picture, though it is shown before it (HEVC RADL).
-    pub(crate) is_decodable_leading: bool,
+    pub(super) is_decodable_leading: bool,
     /// Decoding can begin here, but the picture is whole only some pictures later (recovery point of
     /// H.264 with a count, as with intra refresh).
-    pub(crate) recovers: bool,
+    pub(super) recovers: bool,
 }
 
 /// How a picture is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Refers {
+pub(super) enum Refers {
     /// Not at all (I slices only).
     Nothing,
     /// From one list of references (P slices).
@@ -49,7 +49,7 @@ impl Marks {
 
 /// Reads the marks of one stream's pictures.
 #[derive(Debug)]
-pub(crate) struct MarkReader {
+pub(super) struct MarkReader {
     codec: Codec,
     /// HEVC: the bits that each PPS adds to a slice's header.
     extra_bits: [u8; 64],
@@ -78,13 +78,13 @@ mod hevc {
 }
 
 impl MarkReader {
-    pub(crate) fn new(codec: Codec) -> Self {
+    pub(super) fn new(codec: Codec) -> Self {
         Self { codec, extra_bits: [0; 64] }
     }
 
     /// The marks of the picture in `bytes`, an access unit, whose packet says whether decoding can begin
     /// here; `None` if there is no picture in it.
-    pub(crate) fn read(&mut self, bytes: &[u8], random_access: bool) -> Option<Marks> {
+    pub(super) fn read(&mut self, bytes: &[u8], random_access: bool) -> Option<Marks> {
         match self.codec {
             Codec::H264 => h264_marks(bytes),
             Codec::Hevc => self.hevc_marks(bytes),
