@@ -286,7 +286,8 @@ impl Packetizer {
         let mut from = 0;
         for at in (start..datagram.len()).step_by(size) {
             let packet = &datagram[at..at + size];
-            if let Some(null) = packet.as_array().and_then(|one| Stuffing::of(one, at as u16)) {
+            if let Some(null) = packet.try_into().ok().and_then(|one| Stuffing::of(one, at as u16))
+            {
                 if !self.nulls.last_mut().is_some_and(|last| last.extend(&null)) {
                     self.nulls.push(null);
                 }

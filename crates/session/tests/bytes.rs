@@ -48,7 +48,7 @@ fn carry(sending: &Sending, mbit_s: f64, loss: f64) -> Taken {
     let film = Film::new(generate(&parameters).expect("a film"), sending);
     let options = StreamOptions {
         // The first key picture is sent while the congestion window still opens.
-        latency: Duration::from_secs(1),
+        latency: Some(Duration::from_secs(1)),
         order: DeliveryOrder::PartialOrder,
         reliability: Reliability::Deadline,
         congestion: Congestion::default(),
