@@ -11,9 +11,11 @@
 //!
 //! The wire format is described in [`message`].
 
+mod attempts;
 mod backlog;
 mod connection;
 mod error;
+pub mod file;
 pub mod message;
 mod output;
 mod receiver;
@@ -28,6 +30,7 @@ use ontempo_transport::{Configuration, Limits};
 
 pub use backlog::{Backlog, Overflow};
 pub use error::Error;
+pub use file::{PartFile, SourceFile};
 pub use output::StoppableWriter;
 pub use receiver::{Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
 pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals};

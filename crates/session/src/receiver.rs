@@ -11,20 +11,26 @@ use ontempo_transport::live::{Accepted, Connection, Listener, Message, ReceiveFl
 use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
 
 use crate::error::Error;
+use crate::file::{Digest, FileLabel, Offer, PartFile, Reply, Transfer};
 use crate::message::{Content, Label, REPORTS, Report, read};
 use crate::sink::{Counts, Sink, Target};
 
 /// Interval of polling `stop`, and of polling the listener while a stream is received.
-const STEP: Wall = Wall::from_millis(50);
+pub(crate) const STEP: Wall = Wall::from_millis(50);
 
 /// Time limit for a sender to open its flow, and to close after the end of the stream.
 const SENDER_TIMEOUT: Wall = Wall::from_secs(5);
+
+/// Silence of a connection after which another sender may take its place. Reports, which a sender
+/// that is there acknowledges, are sent every [`ASK`] meanwhile.
+const SILENT: Wall = Wall::from_millis(500);
+const ASK: Wall = Wall::from_millis(100);
 
 /// Maximum units received over a connection that the sender has replaced: more than a flow holds.
 const MAX_REST: usize = 8_192;
 
 /// Interval of receiver reports and of [`ReceiverEvent::Progress`].
-const PROGRESS: Wall = Wall::from_secs(1);
+pub(crate) const PROGRESS: Wall = Wall::from_secs(1);
 
 /// Options of a [`Receiver`].
 #[derive(Clone, Debug, Default)]
@@ -58,6 +64,22 @@ pub enum ReceiverEvent<'a> {
     Receiving(SocketAddr),
     /// The connection from this address was lost, with the reason; the sender may connect again.
     Lost(SocketAddr, String),
+    /// A file is received.
+    File {
+        /// Bytes that are there of an earlier transfer.
+        from: u64,
+        /// Bytes that were there of another file, or of another state of this one.
+        discarded: u64,
+        /// All bytes.
+        length: u64,
+    },
+    /// A file has arrived whole, was verified and has its name.
+    FileReceived {
+        /// Its length.
+        bytes: u64,
+        /// Its SHA-256.
+        digest: Digest,
+    },
     /// A unit is not a valid message; the error sentence.
     Unreadable(String),
     /// The target latency was missed or data lost; a sentence with figures.
@@ -75,6 +97,15 @@ pub trait ReceiverHandler {
     /// # Errors
     /// A sentence; [`Receiver::run`] returns it as [`Error::Target`].
     fn open(&mut self) -> Result<Target, String>;
+
+    /// Opens the file for a sender's file; `None` if the target is no regular file: the sender then
+    /// sends a stream.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_file(&mut self, _offer: Offer) -> Result<Option<PartFile>, String> {
+        Ok(None)
+    }
 
     /// Called for each event; `Break` ends [`Receiver::run`] with [`Error::Handler`].
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()>;
@@ -108,8 +139,22 @@ struct Stream {
     lost_at: Option<Instant>,
 }
 
+/// A sender that has come while another's connection is silent, or seems to be.
+struct Contender {
+    connection: Connection,
+    flow: ReceiveFlow,
+    since: Instant,
+    asked: Instant,
+}
+
+/// What a label says: the stream or the file.
+fn labels(text: &str) -> Option<(Label, Option<Offer>)> {
+    let file = text.parse().map(|FileLabel { label, offer }| (label, Some(offer)));
+    file.or_else(|()| text.parse().map(|label| (label, None))).ok()
+}
+
 /// How a connection ended.
-enum Ended {
+pub(crate) enum Ended {
     /// The flow has been received to its end.
     Complete,
     /// The connection was lost, with the reason; the sender may connect again.
@@ -128,19 +173,32 @@ pub struct Receiver<H> {
     options: ReceiverOptions,
     handler: H,
     stream: Option<Stream>,
+    pub(crate) file: Option<Transfer>,
+    contender: Option<Contender>,
     /// Connections whose sender has not opened its flow yet.
     waiting: Vec<(Connection, Instant)>,
     polled_at: Instant,
-    progress_due: Instant,
+    pub(crate) progress_due: Instant,
 }
 
 impl<H: ReceiverHandler> Receiver<H> {
     /// A receiver at `listener`, which should have been bound with
     /// [`configuration`](crate::configuration).
     pub fn new(listener: Listener, options: ReceiverOptions, handler: H) -> Self {
-        let (stream, waiting, now) = (None, Vec::new(), Instant::now());
+        let (waiting, now) = (Vec::new(), Instant::now());
         let progress_due = now + PROGRESS;
-        Self { listener, options, handler, stream, waiting, polled_at: now, progress_due }
+        let (stream, file, contender) = (None, None, None);
+        Self {
+            listener,
+            options,
+            handler,
+            stream,
+            file,
+            contender,
+            waiting,
+            polled_at: now,
+            progress_due,
+        }
     }
 
     /// Receives until `stop` is set or, with [`ReceiverOptions::once`], until the first stream has
@@ -155,7 +213,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             let (connection, flow) = match next.take() {
                 Some(next) => next,
                 None if self.is_stopped() => return self.stopped(),
-                None => match self.next_flow(STEP)? {
+                None => match self.next_sender()? {
                     Some(found) => found,
                     None => {
                         self.write_due()?;
@@ -171,12 +229,15 @@ impl<H: ReceiverHandler> Receiver<H> {
                     if let Some(stream) = &mut self.stream {
                         stream.lost_at = Some(Instant::now());
                     }
+                    if let Some(file) = &mut self.file {
+                        file.lost_at = Some(Instant::now());
+                    }
                     self.emit(ReceiverEvent::Lost(connection.remote(), reason))?;
                 }
                 Ok(Ended::Replaced(connection, flow)) => next = Some((connection, flow)),
                 Err(error) => {
                     let sentence = match &error {
-                        Error::Incomplete(sentence) => sentence,
+                        Error::Incomplete(sentence) => sentence.as_str(),
                         _ => "it cannot write what it receives",
                     };
                     connection.close_with(CloseReason::Failed, sentence);
@@ -191,11 +252,11 @@ impl<H: ReceiverHandler> Receiver<H> {
         &mut self.handler
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.options.stop.load(Ordering::Relaxed)
     }
 
-    fn emit(&mut self, event: ReceiverEvent<'_>) -> Result<(), Error> {
+    pub(crate) fn emit(&mut self, event: ReceiverEvent<'_>) -> Result<(), Error> {
         match self.handler.on_event(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
@@ -213,17 +274,27 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// Ends the stream if its sender has been away for too long.
     fn check_give_up(&mut self) -> Result<(), Error> {
         let Some(limit) = self.options.give_up.filter(|_| self.options.once) else { return Ok(()) };
-        let lost_at = self.stream.as_ref().and_then(|stream| stream.lost_at);
-        if lost_at.is_none_or(|at| at.elapsed() < limit) {
+        let of_stream = self.stream.as_ref().and_then(|stream| stream.lost_at);
+        let of_file = self.file.as_ref().and_then(|file| file.lost_at);
+        if of_stream.or(of_file).is_none_or(|at| at.elapsed() < limit) {
             return Ok(());
         }
+        let missing = match &self.file {
+            Some(file) => file.what_is_missing(),
+            None => "the end of the stream is missing".to_owned(),
+        };
         self.stopped()?;
         let seconds = limit.as_secs_f64();
         let sentence = format!("the sender was lost and did not connect again within {seconds} s");
-        Err(Error::Incomplete(format!("{sentence}: the end of the stream is missing")))
+        Err(Error::Incomplete(format!("{sentence}: {missing}")))
     }
 
     fn stopped(&mut self) -> Result<Outcome, Error> {
+        if let Some(file) = self.file.take() {
+            self.emit(ReceiverEvent::Missed(file.what_is_missing()))?;
+            self.emit(ReceiverEvent::StreamEnded(&file.report()))?;
+            return Ok(Outcome::Stopped { midstream: true });
+        }
         let Some(stream) = self.stream.take() else {
             return Ok(Outcome::Stopped { midstream: false });
         };
@@ -259,20 +330,85 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(None)
     }
 
-    /// Polls the listener: returns a new connection of the same sender, refuses other senders.
-    fn poll_listener(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+    /// The sender that waits for the end of another's connection, or the next one.
+    fn next_sender(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        match self.contender.take() {
+            Some(Contender { connection, flow, .. }) => Ok(Some((connection, flow))),
+            None => self.next_flow(STEP),
+        }
+    }
+
+    /// Polls the listener: returns a new connection of the same sender, or of one that takes its
+    /// place; refuses other senders.
+    pub(crate) fn poll_listener(
+        &mut self,
+        old: &Connection,
+        reports: &SendFlow,
+    ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
         if self.polled_at.elapsed() < STEP {
             return Ok(None);
         }
         self.polled_at = Instant::now();
-        let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { return Ok(None) };
-        let Ok(label) = flow.config().label.parse::<Label>() else { return Ok(None) };
-        let current = self.stream.as_ref().map(|stream| stream.label.session);
-        if current == Some(label.session) {
-            return Ok(Some((connection, flow)));
+        if let Some((connection, flow)) = self.next_flow(Wall::ZERO)?
+            && let Some((label, offer)) = labels(&flow.config().label)
+        {
+            let of_stream = self.stream.as_ref().map(|stream| stream.label.session);
+            let of_file = self.file.as_ref().map(|file| file.session);
+            if of_stream.or(of_file) == Some(label.session) {
+                self.contender = None;
+                return Ok(Some((connection, flow)));
+            }
+            let same_file = self.file.as_ref().is_some_and(|file| Some(file.offer()) == offer);
+            if self.contender.is_none() && (!self.options.once || same_file) {
+                let (since, asked) = (Instant::now(), Instant::now());
+                self.ask(reports);
+                self.contender = Some(Contender { connection, flow, since, asked });
+            } else {
+                self.refuse(&connection, "another is sending")?;
+            }
         }
-        self.refuse(&connection, "another is sending")?;
-        Ok(None)
+        self.judge(old, reports)
+    }
+
+    /// Sends a report, which a sender that is there acknowledges.
+    fn ask(&self, reports: &SendFlow) {
+        if let Some(stream) = &self.stream {
+            send(reports, &stream.last_report);
+        } else if let Some(file) = &self.file {
+            send(reports, &file.report());
+        }
+    }
+
+    /// Returns the connection of the sender that waits, if that of the other has been silent for long
+    /// enough; refuses it if the other is there.
+    fn judge(
+        &mut self,
+        old: &Connection,
+        reports: &SendFlow,
+    ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        let Some(contender) = &mut self.contender else { return Ok(None) };
+        // Once it is closed, its flow ends, and the contender is the next.
+        let Some(statistics) = old.statistics() else { return Ok(None) };
+        let silence = Wall::from_nanos(old.clock().now().since(statistics.heard).as_nanos());
+        let round_trip = statistics.round_trip.unwrap_or_default();
+        let round_trip = Wall::from_nanos(round_trip.as_nanos());
+        let is_there = silence + round_trip < contender.since.elapsed();
+        if !is_there && silence < SILENT.max(3 * round_trip) {
+            if contender.asked.elapsed() >= ASK {
+                contender.asked = Instant::now();
+                self.ask(reports);
+            }
+            return Ok(None);
+        }
+        let Some(Contender { connection, flow, .. }) = self.contender.take() else {
+            return Ok(None);
+        };
+        if is_there {
+            self.refuse(&connection, "another is sending")?;
+            return Ok(None);
+        }
+        old.close_with(CloseReason::Busy, "another sender has taken its place");
+        Ok(Some((connection, flow)))
     }
 
     /// Refuses a sender that is not the stream's.
@@ -288,18 +424,25 @@ impl<H: ReceiverHandler> Receiver<H> {
         connection: &Connection,
         flow: &ReceiveFlow,
     ) -> Result<Ended, Error> {
-        let Ok(label) = flow.config().label.parse::<Label>() else {
+        let Some((label, offer)) = labels(&flow.config().label) else {
             let sentence = "what it was sent is not from ontempo send";
             connection.close_with(CloseReason::Unsupported, sentence);
             return Ok(Ended::Lost("it is not ontempo send".to_owned()));
         };
         let is_known =
             self.stream.as_ref().is_some_and(|stream| stream.label.session == label.session);
+        if self.is_of_another(label, offer, is_known) {
+            self.refuse(connection, "the stream of another sender has not ended")?;
+            return Ok(Ended::Refused);
+        }
+        if let Some(offer) = offer
+            && !is_known
+            && self.begin_file(label.session, offer)?
+        {
+            return self.receive_file(connection, flow);
+        }
         if !is_known {
-            if self.options.once && self.stream.is_some() {
-                self.refuse(connection, "the stream of another sender has not ended")?;
-                return Ok(Ended::Refused);
-            }
+            self.end_replaced()?;
             let is_reliable = flow.config().reliability == Reliability::Full;
             let is_midway = label.before > 0;
             if self.options.once && is_reliable && is_midway {
@@ -335,7 +478,10 @@ impl<H: ReceiverHandler> Receiver<H> {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };
-        let ended = self.receive_all(flow, &reports)?;
+        if offer.is_some() {
+            send(&reports, &Reply::Stream);
+        }
+        let ended = self.receive_all(connection, flow, &reports)?;
         if let Some(stream) = &mut self.stream {
             let last = flow.statistics();
             stream.before = last.map_or(stream.last_report, |last| with_flow(stream.before, &last));
@@ -346,13 +492,37 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(ended)
     }
 
-    fn receive_all(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<Ended, Error> {
+    /// Whether it is no sender of the stream or of the file that is not ended.
+    fn is_of_another(&self, label: Label, offer: Option<Offer>, is_known: bool) -> bool {
+        match (&self.file, offer) {
+            // Of the same name: the file that the user has made anew.
+            (Some(file), Some(offer)) => {
+                file.session != label.session && file.offer().name != offer.name
+            }
+            (Some(_), None) => true,
+            (None, _) => self.options.once && self.stream.is_some() && !is_known,
+        }
+    }
+
+    /// Reports a stream whose sender another has followed.
+    fn end_replaced(&mut self) -> Result<(), Error> {
+        let Some(stream) = self.stream.take() else { return Ok(()) };
+        let report = with_counts(stream.before, stream.sink.counts());
+        self.emit(ReceiverEvent::StreamEnded(&report))
+    }
+
+    fn receive_all(
+        &mut self,
+        connection: &Connection,
+        flow: &ReceiveFlow,
+        reports: &SendFlow,
+    ) -> Result<Ended, Error> {
         let mut limit = Wall::ZERO;
         loop {
             if self.is_stopped() {
                 return Ok(Ended::Stopped);
             }
-            if let Some((connection, next)) = self.poll_listener()? {
+            if let Some((connection, next)) = self.poll_listener(connection, reports)? {
                 self.receive_rest(flow)?;
                 return Ok(Ended::Replaced(connection, next));
             }
@@ -420,6 +590,12 @@ impl<H: ReceiverHandler> Receiver<H> {
         self.emit(ReceiverEvent::Progress(&report, &now))
     }
 
+    /// Waits for the sender to close.
+    pub(crate) fn await_close(&self, connection: &Connection) {
+        let end = Instant::now() + SENDER_TIMEOUT;
+        while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
+    }
+
     /// Ends the stream: writes the rest, sends the final report, and waits for the sender to close.
     /// A stream that should be whole and is not is an error.
     fn end(&mut self, connection: &Connection, reports: &SendFlow) -> Result<(), Error> {
@@ -429,8 +605,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         let report = Report { is_final: true, ..with_counts(before, counts) };
         send(reports, &report);
         reports.finish();
-        let end = Instant::now() + SENDER_TIMEOUT;
-        while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
+        self.await_close(connection);
         self.emit(ReceiverEvent::StreamEnded(&report))?;
         if !self.options.once || !is_reliable {
             return Ok(());
@@ -454,7 +629,7 @@ impl<H: ReceiverHandler> Receiver<H> {
 }
 
 /// Sends a report, or skips it if the send queue is full: the next one has the sums, too.
-fn send(reports: &SendFlow, report: &Report) {
+pub(crate) fn send(reports: &SendFlow, report: &impl serde::Serialize) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = reports.send_within(Message::from(bytes::Bytes::from(text)), Wall::ZERO);
     }

@@ -8,31 +8,35 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_transport::live::{self, Options, connect};
+use ontempo_transport::live::{self, Caller, Options, Pending, connect};
 use ontempo_transport::{
-    Closed, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability, SendStatistics, Token,
-    Trust,
+    CloseReason, Closed, Configuration, ConnectionStatistics, DeliveryOrder, FlowConfig,
+    Reliability, SendStatistics, Token, Trust,
 };
 
+use crate::attempts::{Attempts, PLACES};
 use crate::backlog::{Backlog, Next, Overflow};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
+use crate::file::{FileLabel, SourceFile};
 use crate::message::{Label, Report};
 use crate::source::Source;
 
 /// Maximum time of one blocking call, after which events and `stop` are polled.
-const STEP: Wall = Wall::from_millis(50);
+pub(crate) const STEP: Wall = Wall::from_millis(50);
 
-/// Pause before connecting again: the first, and the maximum to which it doubles.
-const MIN_BACKOFF: Wall = Wall::from_millis(250);
-const MAX_BACKOFF: Wall = Wall::from_secs(4);
+/// Interval at which attempts to connect again are looked at.
+const ATTEMPT_STEP: Wall = Wall::from_millis(10);
+
+/// Pause before connecting again to a receiver that has refused: it may be about to end.
+const REFUSED_PAUSE: Wall = Wall::from_millis(250);
 
 /// Time limit for the receiver's final report, beyond the target latency, unless reliability is
 /// full.
 const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
 
 /// Time limit for queued units after `stop`.
-const STOP_TIMEOUT: Wall = Wall::from_secs(2);
+pub(crate) const STOP_TIMEOUT: Wall = Wall::from_secs(2);
 
 /// Interval of [`SenderEvent::Progress`].
 const PROGRESS: Wall = Wall::from_secs(1);
@@ -74,6 +78,17 @@ pub enum SenderEvent<'a> {
     },
     /// The connection was lost; the sender tries to connect again.
     Lost(&'a Closed),
+    /// A stream goes on over a new connection: how long nothing came of the receiver.
+    Returned(Duration),
+    /// A file is sent.
+    File {
+        /// Bytes that the receiver has.
+        from: u64,
+        /// Bytes that it had of another file, or of another state of this one.
+        discarded: u64,
+        /// All bytes.
+        length: u64,
+    },
     /// The source is faster than the network: units dropped since the last such event.
     Overflow(Overflow),
     /// The receiver missed the target latency or lost data; a sentence with figures.
@@ -109,12 +124,31 @@ pub struct SenderTotals {
     pub waiting_bytes: u64,
     /// Connections after the first.
     pub reconnected: u64,
+    /// How long nothing came of the receiver before them, in all, and the longest of these times.
+    pub interrupted: Duration,
+    /// The longest of these times.
+    pub longest_interruption: Duration,
+    /// Datagrams of the source so far: those of the backlog are not counted.
+    pub datagrams: u64,
     /// The receiver's last report.
     pub report: Report,
+    /// What receivers had reported that were started anew since, the sums.
+    pub earlier: Report,
+}
+
+impl SenderTotals {
+    /// Number of the stream's datagrams, and of those that no report has as whole. A receiver that was
+    /// killed has not reported its last second, which counts as missing.
+    pub fn datagrams(&self) -> (u64, u64) {
+        let (all, wrong) = self.report.datagrams();
+        let whole = (all - wrong).saturating_add(self.earlier.whole_datagrams);
+        let all = all.max(whole).max(self.datagrams);
+        (all, all - whole)
+    }
 }
 
 /// How a connection ended.
-enum Ended {
+pub(crate) enum Ended {
     /// All units have arrived, and the receiver has sent its final report.
     Done,
     /// The connection was closed or lost.
@@ -143,8 +177,13 @@ pub struct Sender<H> {
     /// Sums over earlier connections.
     before: SendStatistics,
     now: SendStatistics,
-    totals: SenderTotals,
+    pub(crate) totals: SenderTotals,
     first: Option<Session>,
+    /// The file that is sent, unless the receiver wants a stream.
+    file: Option<Box<SourceFile>>,
+    /// When the last packet of the receiver came, and the last round trip known.
+    heard: Instant,
+    round_trip: Option<Duration>,
 }
 
 impl<H: SenderHandler> Sender<H> {
@@ -160,7 +199,14 @@ impl<H: SenderHandler> Sender<H> {
     ) -> Result<Self, Error> {
         let session = u128::from(ontempo_udp::random()) << 64 | u128::from(ontempo_udp::random());
         let label = Label { session, latency: options.latency, before: 0 };
+        let (source, file) = match source {
+            Source::File(file) => (Source::Stream, Some(file)),
+            source => (source, None),
+        };
         let mut sender = Self {
+            file,
+            heard: Instant::now(),
+            round_trip: None,
             options,
             label,
             backlog,
@@ -195,7 +241,7 @@ impl<H: SenderHandler> Sender<H> {
             self.emit(SenderEvent::Connected { again: false })?;
         }
         while let Some(mut current) = session.take() {
-            let ended = self.send_over(&mut current);
+            let ended = self.send_all(&mut current);
             self.add_to_totals(&mut current);
             match ended? {
                 Ended::Done => {
@@ -212,7 +258,7 @@ impl<H: SenderHandler> Sender<H> {
                         return Err(Error::EndedByReceiver(closed));
                     }
                     self.emit(SenderEvent::Lost(&closed))?;
-                    session = self.reconnect()?;
+                    session = self.reconnect(closed.reason)?;
                 }
             }
         }
@@ -224,6 +270,15 @@ impl<H: SenderHandler> Sender<H> {
     fn check_whole(&mut self) -> Result<(), Error> {
         if let Some(error) = self.failed.take() {
             return Err(Error::Source(error));
+        }
+        if let Some(file) = self.file.take() {
+            let (length, has) = (file.offer.length, self.totals.report.bytes);
+            if !self.is_stopped() && (!self.totals.report.is_final || has != length) {
+                let missing = length.saturating_sub(has);
+                let sentence = format!("the receiver lacks {missing} of {length} bytes");
+                return Err(Error::Incomplete(sentence));
+            }
+            return Ok(());
         }
         let is_to_be_whole = self.options.reliability == Reliability::Full
             && !self.backlog.is_live()
@@ -258,7 +313,8 @@ impl<H: SenderHandler> Sender<H> {
     pub fn totals(&self) -> SenderTotals {
         let flow = self.sum();
         let waiting_bytes = self.backlog.waiting() as u64 + flow.held_bytes;
-        SenderTotals { flow, overflow: self.backlog.overflow(), waiting_bytes, ..self.totals }
+        let (overflow, datagrams) = (self.backlog.overflow(), self.datagrams);
+        SenderTotals { flow, overflow, waiting_bytes, datagrams, ..self.totals }
     }
 
     /// The event handler.
@@ -266,7 +322,7 @@ impl<H: SenderHandler> Sender<H> {
         &mut self.handler
     }
 
-    fn emit(&mut self, event: SenderEvent<'_>) -> Result<(), Error> {
+    pub(crate) fn emit(&mut self, event: SenderEvent<'_>) -> Result<(), Error> {
         match self.handler.on_event(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
@@ -276,34 +332,99 @@ impl<H: SenderHandler> Sender<H> {
     fn open(&self, before: u64) -> Result<Session, live::Error> {
         let SenderOptions { remote, name, trust, token, transport, .. } = &self.options;
         let connection = connect(*remote, name, trust, token.clone(), transport)?;
-        let label = Label { before, ..self.label }.to_string();
+        self.open_over(connection, before)
+    }
+
+    fn open_over(&self, connection: live::Connection, before: u64) -> Result<Session, live::Error> {
+        let label = Label { before, ..self.label };
+        let label = match &self.file {
+            Some(file) => FileLabel { label, offer: file.offer }.to_string(),
+            None => label.to_string(),
+        };
         let (order, reliability) = (self.options.order, self.options.reliability);
         Session::open(connection, FlowConfig { order, reliability, label }, self.options.latency)
     }
 
     /// Tries to connect until it succeeds or `give_up` has passed; `None` after `stop`.
-    fn reconnect(&mut self) -> Result<Option<Session>, Error> {
-        let (started, mut backoff) = (Instant::now(), MIN_BACKOFF);
+    fn reconnect(&mut self, lost: CloseReason) -> Result<Option<Session>, Error> {
+        let mut pause = if lost == CloseReason::Refused { REFUSED_PAUSE } else { Wall::ZERO };
+        let started = Instant::now();
+        let mut options = self.options.transport.clone();
+        options.configuration = Configuration { connections: PLACES, ..options.configuration };
+        let SenderOptions { remote, give_up, .. } = self.options;
+        let caller = Caller::bind(ontempo_udp::any_for(remote), &options)?;
+        let clock = ontempo_udp::Clock::new();
+        let mut attempts = Attempts::new(clock.now(), self.round_trip);
         loop {
-            let until = Instant::now() + backoff;
-            while Instant::now() < until {
-                self.emit_overflow()?;
-                if self.check_stop() {
-                    return Ok(None);
-                }
-                std::thread::sleep(STEP);
+            self.emit_overflow()?;
+            if self.check_stop() {
+                return Ok(None);
             }
-            match self.open(self.totals.reconnected + 1) {
-                Ok(session) => {
-                    self.totals.reconnected += 1;
-                    self.emit(SenderEvent::Connected { again: true })?;
-                    return Ok(Some(session));
+            std::thread::sleep(std::mem::take(&mut pause).max(ATTEMPT_STEP));
+            let now = clock.now();
+            drop(attempts.given_up(now));
+            let mut failed = None;
+            if attempts.is_due(now) {
+                let SenderOptions { name, trust, token, .. } = &self.options;
+                let begun = caller.begin(remote, name, trust, token.clone());
+                failed = begun.as_ref().err().map(ToString::to_string);
+                attempts.begun(now, begun.ok());
+            }
+            let is_answered = |pending: &Pending| pending.wait(Some(Wall::ZERO)).is_some();
+            let mut error = None;
+            if let Some(pending) = attempts.take(is_answered) {
+                match pending.wait(Some(Wall::ZERO)) {
+                    Some(Err(refused)) => error = Some(refused),
+                    _ => match self.open_over(pending.connection(), self.totals.reconnected + 1) {
+                        Ok(session) => return self.returned(session).map(Some),
+                        Err(closed) => error = Some(closed),
+                    },
                 }
-                Err(error) if error.is_misconfigured() => return Err(error.into()),
-                Err(error) if started.elapsed() >= self.options.give_up => return Err(error.into()),
-                Err(_) => backoff = (backoff * 2).min(MAX_BACKOFF),
+            }
+            if let Some(error) = error.take_if(|error| error.is_misconfigured()) {
+                return Err(error.into());
+            }
+            if started.elapsed() >= give_up {
+                let why = error.map(|error| error.to_string()).or(failed);
+                let why = why.unwrap_or_else(|| format!("{remote} does not answer"));
+                return Err(Error::Lost(why + &self.what_is_missing()));
             }
         }
+    }
+
+    /// What the receiver is known to lack of a file.
+    fn what_is_missing(&self) -> String {
+        let Some(file) = &self.file else { return String::new() };
+        let (length, has) = (file.offer.length, self.totals.report.bytes);
+        let missing = length.saturating_sub(has);
+        format!("; it has reported {has} of {length} bytes: {missing} are missing at most")
+    }
+
+    /// Counts how long the receiver was away.
+    fn returned(&mut self, session: Session) -> Result<Session, Error> {
+        let away = Duration::from_nanos(self.heard.elapsed().as_nanos() as u64);
+        self.totals.reconnected += 1;
+        self.totals.interrupted += away;
+        self.totals.longest_interruption = self.totals.longest_interruption.max(away);
+        self.heard = Instant::now();
+        self.emit(SenderEvent::Connected { again: true })?;
+        self.emit(SenderEvent::Returned(away))?;
+        Ok(session)
+    }
+
+    /// Sends the file or the stream over a connection.
+    fn send_all(&mut self, session: &mut Session) -> Result<Ended, Error> {
+        if let Some(file) = self.file.take() {
+            let sent = self.send_file_over(&file, session);
+            if let Some(ended) = sent? {
+                self.file = Some(file);
+                return Ok(ended);
+            }
+            let SourceFile { file, name, .. } = *file;
+            let started = Source::bytes(file, &name, &self.backlog, false);
+            self.source = started.map_err(|error| Error::Source(error.to_string()))?;
+        }
+        self.send_over(session)
     }
 
     /// Sends over a connection until it is lost or the stream has ended.
@@ -356,7 +477,7 @@ impl<H: SenderHandler> Sender<H> {
     }
 
     /// Finishes the flow, then waits until all units have arrived and for the final report.
-    fn finish(&mut self, session: &mut Session) -> Result<Ended, Error> {
+    pub(crate) fn finish(&mut self, session: &mut Session) -> Result<Ended, Error> {
         session.finish();
         loop {
             match session.settled(STEP) {
@@ -396,11 +517,11 @@ impl<H: SenderHandler> Sender<H> {
         Ok(Ended::Done)
     }
 
-    fn stop_timed_out(&self) -> bool {
+    pub(crate) fn stop_timed_out(&self) -> bool {
         self.stopped_at.is_some_and(|at| at.elapsed() > STOP_TIMEOUT)
     }
 
-    fn check_stop(&mut self) -> bool {
+    pub(crate) fn check_stop(&mut self) -> bool {
         if self.options.stop.load(Ordering::Relaxed) && self.stopped_at.is_none() {
             self.stopped_at = Some(Instant::now());
             self.source.end(&self.backlog);
@@ -409,7 +530,7 @@ impl<H: SenderHandler> Sender<H> {
     }
 
     /// Polls `stop`, the statistics and the receiver's report; emits events.
-    fn poll(&mut self, session: &mut Session) -> Result<(), Error> {
+    pub(crate) fn poll(&mut self, session: &mut Session) -> Result<(), Error> {
         self.check_stop();
         if Instant::now() < self.progress_due {
             return Ok(());
@@ -420,14 +541,32 @@ impl<H: SenderHandler> Sender<H> {
             self.now = statistics;
         }
         if let Some(report) = session.report() {
+            self.note_restart(&report);
             if let Some(missed) = report.missed(&self.totals.report, self.options.latency) {
                 self.emit(SenderEvent::Missed(missed))?;
             }
             self.totals.report = report;
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
+        self.note_heard(session, &connection);
         let totals = self.totals();
         self.emit(SenderEvent::Progress(&totals, &connection))
+    }
+
+    /// A receiver that was started anew counts anew.
+    fn note_restart(&mut self, report: &Report) {
+        let (last, earlier) = (self.totals.report, &mut self.totals.earlier);
+        if report.whole_datagrams < last.whole_datagrams || report.units < last.units {
+            earlier.whole_datagrams += last.whole_datagrams;
+            self.totals.report = Report::default();
+        }
+    }
+
+    fn note_heard(&mut self, session: &Session, connection: &ConnectionStatistics) {
+        self.round_trip = connection.round_trip.or(self.round_trip);
+        let silent = session.connection.clock().now().since(connection.heard);
+        let now = Instant::now();
+        self.heard = now.checked_sub(Wall::from_nanos(silent.as_nanos())).unwrap_or(now);
     }
 
     fn emit_overflow(&mut self) -> Result<(), Error> {
@@ -443,7 +582,10 @@ impl<H: SenderHandler> Sender<H> {
     /// Adds a closed connection to the sums.
     fn add_to_totals(&mut self, session: &mut Session) {
         self.now = session.statistics().unwrap_or(self.now);
-        self.totals.report = session.report().unwrap_or(self.totals.report);
+        if let Some(report) = session.report() {
+            self.note_restart(&report);
+            self.totals.report = report;
+        }
         self.before = self.sum();
         self.now = SendStatistics::default();
     }

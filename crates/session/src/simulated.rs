@@ -18,13 +18,10 @@ use ontempo_transport::{
     FlowId, Identity, Outgoing, Poll, Reliability, Source, Token, Trust,
 };
 
+use crate::attempts::{Attempts, PLACES};
 use crate::configuration;
 use crate::message::{self, Content, Label, REPORTS, Report};
 use crate::sink::{is_usable, release};
-
-/// Pause before connecting again: the first, and the maximum to which it doubles; as the sender's.
-const MIN_BACKOFF: Duration = Duration::from_millis(250);
-const MAX_BACKOFF: Duration = Duration::from_secs(4);
 
 /// Memory of queued units beyond which a live sender drops some: the command's default.
 const BACKLOG: usize = 8_000_000;
@@ -127,6 +124,7 @@ impl Side {
         let configuration = ontempo_transport::Configuration {
             congestion: options.congestion,
             custom,
+            connections: if name == "sender" { PLACES } else { configuration().connections },
             ..configuration()
         };
         let endpoint = Endpoint::new(configuration, bytes);
@@ -173,9 +171,9 @@ struct Sending {
     flow: Option<FlowId>,
     /// Numbers of units in the flow, by their numbers in the stream.
     numbers: BTreeMap<u64, u64>,
-    /// When it connects again.
-    again: Option<Time>,
-    backoff: Duration,
+    /// Attempts to connect again.
+    again: Option<Attempts<ConnectionId>>,
+    round_trip: Option<Duration>,
     connections: u64,
 }
 
@@ -241,7 +239,7 @@ impl Stream {
             label,
             trust,
             sides,
-            sending: Sending { backoff: MIN_BACKOFF, ..Sending::default() },
+            sending: Sending::default(),
             receiving: Receiving::default(),
             packetizer: Packetizer::new(PacketizerOptions::default()),
             waiting: VecDeque::new(),
@@ -289,7 +287,7 @@ impl Stream {
             self.sides[1].wake,
             self.packetizer.next_timeout(),
             self.depacketizer.next_timeout(),
-            self.sending.again.unwrap_or(Time::NEVER),
+            self.sending.again.as_ref().map_or(Time::NEVER, Attempts::next_timeout),
             self.receiving.report_due.unwrap_or(Time::NEVER),
         ]
         .into_iter()
@@ -304,9 +302,7 @@ impl Stream {
                 side.touch().handle_timeout(now);
             }
         }
-        if self.sending.again.is_some_and(|at| at <= now) {
-            self.connect(now);
-        }
+        self.try_again(now);
         self.packetizer.handle_timeout(now);
         self.report(now);
         self.work(now);
@@ -340,19 +336,53 @@ impl Stream {
     }
 
     fn connect(&mut self, now: Time) {
-        self.sending.again = None;
-        match self.sides[0].touch().connect(now, RECEIVER, "receiver", &self.trust, Token::anyone())
-        {
-            Ok(connection) => self.sending.connection = Some(connection),
-            Err(_) => self.connect_later(now),
+        self.sending.connection = self.attempt(now);
+        if self.sending.connection.is_none() {
+            self.connect_again(now);
         }
     }
 
-    fn connect_later(&mut self, now: Time) {
+    fn attempt(&mut self, now: Time) -> Option<ConnectionId> {
+        let sender = self.sides[0].touch();
+        sender.connect(now, RECEIVER, "receiver", &self.trust, Token::anyone()).ok()
+    }
+
+    /// The connection is lost.
+    fn connect_again(&mut self, now: Time) {
         (self.sending.connection, self.sending.flow) = (None, None);
         self.sending.numbers.clear();
-        self.sending.again = Some(now + self.sending.backoff);
-        self.sending.backoff = (self.sending.backoff * 2).min(MAX_BACKOFF);
+        self.sending.again = Some(Attempts::new(now, self.sending.round_trip));
+        self.try_again(now);
+    }
+
+    /// Begins and gives up attempts to connect as the sender does.
+    fn try_again(&mut self, now: Time) {
+        let Some(mut attempts) = self.sending.again.take() else { return };
+        for given_up in attempts.given_up(now) {
+            self.close(now, given_up);
+        }
+        if attempts.is_due(now) {
+            let begun = self.attempt(now);
+            attempts.begun(now, begun);
+        }
+        self.sending.again = Some(attempts);
+    }
+
+    /// An attempt is answered: the others are given up.
+    fn answered(&mut self, now: Time, connection: ConnectionId) {
+        let Some(mut attempts) = self.sending.again.take() else { return };
+        if attempts.take(|other| *other == connection).is_none() {
+            self.sending.again = Some(attempts);
+            return;
+        }
+        attempts.into_all().for_each(|other| self.close(now, other));
+        self.sending.connection = Some(connection);
+    }
+
+    fn close(&mut self, now: Time, connection: ConnectionId) {
+        if let Some(connection) = self.sides[0].touch().connection(connection) {
+            connection.close(now, "");
+        }
     }
 
     /// Handles events, and moves units and datagrams as far as they go.
@@ -395,10 +425,11 @@ impl Stream {
     fn sender_events(&mut self, now: Time) {
         while let Some(event) = self.sides[0].endpoint.poll_event() {
             match event {
-                Event::Connected { connection, .. }
-                    if Some(connection) == self.sending.connection =>
-                {
-                    self.open_flow(connection);
+                Event::Connected { connection, .. } => {
+                    self.answered(now, connection);
+                    if Some(connection) == self.sending.connection {
+                        self.open_flow(connection);
+                    }
                 }
                 Event::FlowOpened { connection, flow, .. }
                 | Event::Readable { connection, flow } => {
@@ -408,7 +439,11 @@ impl Stream {
                     }
                 }
                 Event::Closed { connection, .. } if Some(connection) == self.sending.connection => {
-                    self.connect_later(now);
+                    self.connect_again(now);
+                }
+                Event::Closed { connection, .. } => {
+                    let attempts = self.sending.again.as_mut();
+                    attempts.and_then(|all| all.take(|one| *one == connection));
                 }
                 _ => {}
             }
@@ -421,7 +456,6 @@ impl Stream {
         let config = FlowConfig { order, reliability, label };
         let connection = self.sides[0].touch().connection(connection);
         self.sending.flow = connection.and_then(|connection| connection.open_flow(config).ok());
-        self.sending.backoff = MIN_BACKOFF;
         self.sending.connections += 1;
     }
 
@@ -429,6 +463,10 @@ impl Stream {
         let (Some(id), Some(flow)) = (self.sending.connection, self.sending.flow) else { return };
         let Side { endpoint, is_touched, .. } = &mut self.sides[0];
         let Some(connection) = endpoint.connection(id) else { return };
+        if !self.waiting.is_empty() {
+            self.sending.round_trip =
+                connection.statistics().round_trip.or(self.sending.round_trip);
+        }
         while let Some(waiting) = self.waiting.front() {
             let unit = &waiting.unit;
             let is_reliable = self.options.reliability == Reliability::Full;

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
+use crate::file::SourceFile;
 
 /// Bytes of a datagram made from a byte stream that is no transport stream: as long as seven
 /// packets of a transport stream.
@@ -27,6 +28,8 @@ pub enum Source {
     Udp(Driver<Datagrams>),
     /// A pipe or a file, read by a thread until its end.
     Stream,
+    /// A regular file, which a receiver that writes a file gets whole; it goes on after a restart.
+    File(Box<SourceFile>),
     /// The program itself, which calls [`Backlog::push`] and [`Backlog::end`].
     Program,
 }

@@ -81,6 +81,7 @@ struct Listening {
 /// [`poll_event`](Self::poll_event) until it returns `None`. Time must not go back.
 pub struct Endpoint {
     stack: noq_proto::Endpoint,
+    seed: [u8; 32],
     config: Arc<Configuration>,
     epoch: Epoch,
     clock: Arc<AtomicU64>,
@@ -113,6 +114,20 @@ fn part(config: &Configuration) -> Option<Part> {
     config.buffers.as_ref().map(|buffers| Part::take(buffers, config.limits.bytes))
 }
 
+/// The stack's endpoint, whose stateless resets are made with `reset_key`.
+fn stack(
+    config: &Configuration,
+    seed: [u8; 32],
+    reset_key: hmac::Key,
+    random: u64,
+) -> noq_proto::Endpoint {
+    let ids = RandomStream::new(random, "connection ids");
+    let mut stack = EndpointConfig::new(Arc::new(reset_key));
+    stack.rng_seed(Some(seed));
+    stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
+    noq_proto::Endpoint::new(Arc::new(stack), None, config.discover_packet_size)
+}
+
 impl Endpoint {
     /// An endpoint without connections. All its random choices derive from `seed`: outside of
     /// simulations it must come from the system's entropy, since connection ids and token keys
@@ -120,14 +135,10 @@ impl Endpoint {
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
         let folded = folded(&key);
-        let ids = RandomStream::new(folded, "connection ids");
-        let mut stack = EndpointConfig::new(Arc::new(key));
-        stack.rng_seed(Some(seed));
-        stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
         let clock = Arc::new(AtomicU64::new(0));
-        let discover = config.discover_packet_size;
         Self {
-            stack: noq_proto::Endpoint::new(Arc::new(stack), None, discover),
+            stack: stack(&config, seed, key, folded),
+            seed,
             config: Arc::new(config),
             epoch: Epoch::new(),
             clock,
@@ -157,6 +168,10 @@ impl Endpoint {
         let quic = QuicServerConfig::try_from(Arc::new(tls))
             .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_string())))?;
         let crypto = Arc::new(WatchedServer(Arc::new(quic)));
+        if self.count == 0 {
+            let random = folded(&hmac::Key::new(hmac::HMAC_SHA256, &self.seed));
+            self.stack = stack(&self.config, self.seed, identity.reset_key(&token), random);
+        }
         self.listening = Some(Listening { crypto, token });
         let seed = self.random.next_u64();
         let unused = (SharedAccount::default(), &Trace::default());

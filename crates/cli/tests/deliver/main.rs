@@ -4,6 +4,7 @@ mod admission;
 #[path = "../common/mod.rs"]
 mod common;
 mod relay;
+mod resume;
 mod video;
 mod whole;
 
@@ -31,7 +32,7 @@ impl Receiver {
     }
 
     /// With the token `open`.
-    fn start_at(place: &Place, at: &str, more: &[&str]) -> Self {
+    pub(crate) fn start_at(place: &Place, at: &str, more: &[&str]) -> Self {
         let words = ["receive", "--listen", at, "--token", "open"];
         let mut child = place.spawn(&[&words, more].concat());
         let mut err = BufReader::new(child.stderr.take().expect("its errors"));

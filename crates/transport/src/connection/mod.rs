@@ -193,6 +193,8 @@ pub struct Connection {
     /// Time of the last stream data or datagram from the peer.
     pub(super) answered: Time,
     tried: Time,
+    /// When units were first sent after the last arrival, or before it.
+    asked: Option<Time>,
     last_word: LastWord,
     dscp: Option<Dscp>,
     /// Memory of what the application has received and not processed, in bytes.
@@ -236,6 +238,7 @@ impl Connection {
             heard: now,
             answered: now,
             tried: now,
+            asked: None,
             last_word: LastWord::default(),
             dscp: None,
             unprocessed: Arc::default(),
@@ -383,6 +386,7 @@ impl Connection {
             burst: account.burst,
             acks_sent: all.frame_tx.acks,
             acks_received: all.frame_rx.acks,
+            heard: self.heard,
         }
     }
 
@@ -556,6 +560,9 @@ impl Connection {
             if carrying {
                 self.gate.on_sent(now, Bytes::new(size as u64), &account);
             }
+        }
+        if carrying && !self.sending.is_idle() {
+            self.note_asked(now);
         }
         // There may be space for more units now.
         self.touched |= !self.sending.is_idle();
