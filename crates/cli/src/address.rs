@@ -43,11 +43,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often answers are looked for.
 const POLL: Duration = Duration::from_millis(2);
 
+/// Whether a datagram is an answer.
+type Fits = Box<dyn Fn(&[u8]) -> bool>;
+
 /// A datagram that a server answers without keeping anything.
 pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
     /// Whether this is the answer.
-    pub(crate) fits: Box<dyn Fn(&[u8]) -> bool>,
+    pub(crate) fits: Fits,
 }
 
 impl Greeting {

@@ -89,7 +89,7 @@ impl Grid {
 
     /// All packets, and the header if there is one.
     const fn all(self) -> u8 {
-        (1 << self.packets) - 1 | if self.has_header { HEADER } else { 0 }
+        ((1 << self.packets) - 1) | if self.has_header { HEADER } else { 0 }
     }
 
     /// The spans of the packets in a mask.

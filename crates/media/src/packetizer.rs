@@ -9,8 +9,8 @@ use ontempo_foundation::{Duration, Time};
 use gathering::Gathered;
 
 use super::rtp::{self, unwrapped};
-use super::stuffing::Stuffing;
 use super::scan::{MarkReader, Marks};
+use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
 use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
 
@@ -305,7 +305,8 @@ impl Packetizer {
         let mut from = 0;
         for at in (start..datagram.len()).step_by(size) {
             let packet = &datagram[at..at + size];
-            if let Some(null) = packet.as_array().and_then(|one| Stuffing::of(one, at as u16)) {
+            let null = packet.try_into().ok().and_then(|one| Stuffing::of(one, at as u16));
+            if let Some(null) = null {
                 if !self.nulls.last_mut().is_some_and(|last| last.extend(&null)) {
                     self.nulls.push(null);
                 }

@@ -267,7 +267,10 @@ impl Frames {
             if !frame.is_begun && priority < KEEP {
                 *may_go.entry(waiting.frame).or_default() += bytes;
             }
-            let Some(deadline) = waiting.deadline else { continue };
+            // The lifetime is over before anything is acknowledged, by which the path is measured: what
+            // is sent at once is in time all the same.
+            let is_timed = |deadline: &Time| deadline.since(waiting.sent) >= path.least;
+            let Some(deadline) = waiting.deadline.filter(is_timed) else { continue };
             let is_spare =
                 !frame.is_begun && self.least_needed.is_some_and(|least| priority < least);
             let room = if is_spare {

@@ -218,7 +218,7 @@ impl Fuzz {
         *next = id + 1;
         let count = if count > 24 { count } else { 0 };
         let depends_on = (0..count.min(id)).map(|back| id - 1 - back).collect();
-        let continues = id.checked_sub(1).filter(|_| length % 2 == 0);
+        let continues = id.checked_sub(1).filter(|_| length.is_multiple_of(2));
         Some(UnitHeader { flow, id, length, sent, lifetime, priority, continues, depends_on })
     }
 
