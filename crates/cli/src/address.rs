@@ -49,6 +49,7 @@ type Fits = Box<dyn Fn(&[u8]) -> bool>;
 /// A datagram that a server answers without keeping anything.
 pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
+    /// Whether this is the answer.
     pub(crate) fits: Fits,
 }
 

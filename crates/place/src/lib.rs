@@ -6,6 +6,7 @@
 mod beside;
 mod output;
 mod own;
+mod part;
 mod read;
 #[cfg(test)]
 mod tests;

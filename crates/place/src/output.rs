@@ -260,11 +260,27 @@ impl Output {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the name is of something else now; those of the system.
     pub fn remove(&self, file: &File) -> io::Result<()> {
+        self.check_is(file)?;
+        Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+
+    /// An error if the name is no longer that of `file`.
+    pub(crate) fn check_is(&self, file: &File) -> io::Result<()> {
         let (named, open) = (stat_at(&self.folder, &self.name)?, rustix::fs::fstat(file)?);
         if (named.st_dev, named.st_ino) != (open.st_dev, open.st_ino) {
             return Err(ErrorKind::NotFound.into());
         }
-        Ok(rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+        Ok(())
+    }
+
+    /// A name in an open folder.
+    pub(crate) fn in_folder(folder: OwnedFd, name: OsString) -> Self {
+        Self { folder, name, is_of_process: false }
+    }
+
+    /// Whether there is anything.
+    pub fn exists(&self) -> bool {
+        self.kind().is_some()
     }
 
     /// Writes a file beside the name and moves it there: a reader never sees half of it, and a failure
@@ -408,7 +424,7 @@ impl AsFd for OutputFolder {
 }
 
 /// Gives `file` the permissions of the file of this user that it is to replace.
-fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) -> io::Result<()> {
+pub(crate) fn keep_mode(folder: BorrowedFd<'_>, name: &OsStr, file: &File) -> io::Result<()> {
     match stat_at(folder, name) {
         Ok(about) if is_own_file(&about) => {
             let modes = [about.st_mode, rustix::fs::fstat(file)?.st_mode].map(|mode| mode & 0o777);

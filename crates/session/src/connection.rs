@@ -1,6 +1,7 @@
 //! A sender's connection: its flow, the units not yet acknowledged, and the receiver's reports.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration as Wall, Instant};
@@ -11,6 +12,7 @@ use ontempo_transport::live::{Connection, Error, Message, NotTaken, SendFlow};
 use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 
 use crate::backlog::QueuedUnit;
+use crate::file::Reply;
 use crate::message::{self, REPORTS, Report};
 
 /// Maximum units whose numbers in the flow are stored, to translate dependencies.
@@ -81,6 +83,7 @@ pub(crate) struct Session {
     /// Reliability is full: after a lost connection, unacknowledged messages are sent again.
     is_reliable: bool,
     report: Arc<Mutex<Option<Report>>>,
+    replies: std::sync::mpsc::Receiver<Reply>,
     report_thread: Option<JoinHandle<()>>,
 }
 
@@ -95,9 +98,10 @@ impl Session {
         let connection = Arc::new(connection);
         let report = Arc::new(Mutex::new(None));
         let (last_report, from) = (Arc::clone(&report), Arc::clone(&connection));
+        let (replied, replies) = std::sync::mpsc::sync_channel(1);
         let report_thread = std::thread::Builder::new()
             .name("reports".to_owned())
-            .spawn(move || receive_reports(&from, &last_report))?;
+            .spawn(move || receive_reports(&from, &last_report, &replied))?;
         Ok(Self {
             connection,
             flow,
@@ -108,6 +112,7 @@ impl Session {
             prune_at: MAX_UNSETTLED,
             is_reliable,
             report,
+            replies,
             report_thread: Some(report_thread),
         })
     }
@@ -147,6 +152,21 @@ impl Session {
             Err(NotTaken::Full) => Ok(Some(message)),
             Err(NotTaken::Failed(error)) => Err(Box::new((error, message))),
         }
+    }
+
+    /// Sends a message that is not stored, to be sent again; false if the send queue stays full for
+    /// `limit`.
+    pub(crate) fn send_data(&self, data: Bytes, limit: Wall) -> Result<bool, Error> {
+        match self.flow.send_within(Message::from(data), limit) {
+            Ok(_) => Ok(true),
+            Err(NotTaken::Full) => Ok(false),
+            Err(NotTaken::Failed(error)) => Err(error),
+        }
+    }
+
+    /// The receiver's answer to the offer of a file.
+    pub(crate) fn reply(&self, limit: Wall) -> Option<Reply> {
+        self.replies.recv_timeout(limit).ok()
     }
 
     /// The flow's statistics; also removes acknowledged messages from `unsettled`.
@@ -191,15 +211,21 @@ impl Session {
 }
 
 /// Stores the receiver's latest report until the connection is closed.
-fn receive_reports(connection: &Connection, last_report: &Mutex<Option<Report>>) {
+fn receive_reports(
+    connection: &Connection,
+    last_report: &Mutex<Option<Report>>,
+    replied: &SyncSender<Reply>,
+) {
     let Ok(flow) = connection.accept_flow() else { return };
     if flow.config().label != REPORTS {
         return;
     }
     while let Ok(Some(delivery)) = flow.receive() {
-        if let Delivery::Unit(unit) = delivery
-            && let Ok(report) = serde_json::from_slice(&unit.data)
-        {
+        let Delivery::Unit(unit) = delivery else { continue };
+        if let Ok(reply) = serde_json::from_slice(&unit.data) {
+            // There is one to an offer.
+            let _ = replied.try_send(reply);
+        } else if let Ok(report) = serde_json::from_slice(&unit.data) {
             *last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         }
     }

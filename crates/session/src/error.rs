@@ -18,6 +18,8 @@ pub enum Error {
     Target(String),
     /// The stream should be delivered whole and was not: a sentence that says what is missing.
     Incomplete(String),
+    /// The receiver was lost, and could not be reached again; a sentence.
+    Lost(String),
     /// The event handler returned `Break`.
     Handler,
 }
@@ -33,6 +35,7 @@ impl fmt::Display for Error {
             Self::Source(sentence) | Self::Target(sentence) | Self::Incomplete(sentence) => {
                 f.write_str(sentence)
             }
+            Self::Lost(sentence) => write!(f, "the receiver was lost: {sentence}"),
             Self::Handler => f.write_str("the program ended it"),
         }
     }

@@ -11,18 +11,22 @@
 //!
 //! The wire format is described in [`message`].
 
+mod attempts;
 mod backlog;
 mod connection;
 mod error;
+pub mod file;
 pub mod latency;
 pub mod message;
 mod output;
 mod receiver;
+mod reconnecting;
 mod rtcp;
 mod sender;
 pub mod simulated;
 mod sink;
 mod source;
+mod takeover;
 mod url;
 
 use ontempo_foundation::Duration;
@@ -30,6 +34,7 @@ use ontempo_transport::{Configuration, Limits};
 
 pub use backlog::{Backlog, Overflow};
 pub use error::Error;
+pub use file::{PartFile, SourceFile};
 pub use output::StoppableWriter;
 pub use receiver::{Flowing, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
 pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals};

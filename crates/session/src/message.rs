@@ -1,10 +1,10 @@
 //! The messages between sender and receiver.
 //!
 //! A sender opens one flow, whose label is a [`Label`]. Each of its units is a media unit
-//! ([`Unit::write`]) or begins with 7 in the lowest three bits of its first byte, which no media unit
-//! does: 7 for a gap, the numbers of datagrams that will not
-//! arrive, 8 bytes each, big-endian, 15 for the end of the stream: how many datagrams it had, 8
-//! bytes, and 1 if it was sent to its end, 0 if it was cut short. The receiver opens one flow with
+//! ([`Unit::write`]) or begins with a byte whose highest bit is set, which no media unit does: 128 for
+//! a gap, the numbers of datagrams that will not arrive, 8 bytes each, big-endian, 129 for the end of
+//! the stream: how many datagrams it had, 8 bytes, and 1 if it was sent to its end, 0 if it was cut
+//! short. The receiver opens one flow with
 //! the label [`REPORTS`]; each of its units is a [`Report`] as JSON. Any bytes can be given to the
 //! parsers; invalid ones are an error.
 
@@ -16,10 +16,10 @@ use ontempo_foundation::Duration;
 use ontempo_media::Unit;
 use serde::{Deserialize, Serialize};
 
-/// The lowest bits of the first byte of what is no media unit; a gap, the end.
-const OTHER: u8 = 0x07;
+/// A bit of the first byte of what is no media unit; a gap, the end.
+const OTHER: u8 = 0x80;
 const GAP: u8 = OTHER;
-const END: u8 = OTHER | 0x08;
+const END: u8 = OTHER | 1;
 
 /// The version of the messages, as a label has it.
 pub const VERSION: u64 = 3;
@@ -153,7 +153,7 @@ fn number(bytes: &[u8]) -> u64 {
 /// A sentence: the first byte is unknown, or the content is invalid.
 pub fn read(id: u64, bytes: &[u8]) -> Result<Content, String> {
     match bytes.split_first() {
-        Some((&first, _)) if first & OTHER != OTHER => {
+        Some((&first, _)) if first & OTHER == 0 => {
             Unit::read(id, bytes).map(Content::Unit).map_err(|error| error.to_string())
         }
         Some((&GAP, rest)) if rest.len() % 8 == 0 && rest.len() / 8 <= MAX_GAPS => {
@@ -220,7 +220,27 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use ontempo_media::Kind;
+
     use super::*;
+
+    #[test]
+    fn a_media_unit_of_any_kind_is_read_back_and_taken_for_nothing_else() {
+        use Kind::{Datagram, Filler, Frame, Key, Other, Sound, Tables};
+        for kind in [Filler, Other, Datagram, Frame, Key, Sound, Tables] {
+            let unit = Unit {
+                id: 7,
+                kind,
+                media_time: Some(Duration::from_millis(5)),
+                slack: Some(Duration::from_millis(6)),
+                continues: None,
+                dependencies: Vec::new(),
+                parts: Vec::new(),
+                data: Vec::new(),
+            };
+            assert_eq!(read(7, &media(&unit)), Ok(Content::Unit(unit)));
+        }
+    }
 
     #[test]
     fn labels_and_gaps_are_read_back() {

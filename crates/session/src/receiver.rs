@@ -7,26 +7,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_transport::live::{Accepted, Connection, Listener, Message, ReceiveFlow, SendFlow};
+use ontempo_transport::live::{Connection, Listener, Message, ReceiveFlow, SendFlow};
 use ontempo_transport::{
     CloseReason, ConnectionStatistics, Delivery, FlowConfig, ReceiveStatistics, Reliability,
 };
 
 use crate::error::Error;
+use crate::file::{Digest, FileLabel, Offer, PartFile, Reply, Transfer};
 use crate::message::{Content, Label, LabelError, REPORTS, Report, read};
 use crate::sink::{Counts, Sink, Target};
+use crate::takeover::Contender;
 
 /// Interval of polling `stop`, and of polling the listener while a stream is received.
-const STEP: Wall = Wall::from_millis(50);
+pub(crate) const STEP: Wall = Wall::from_millis(50);
 
 /// Time limit for a sender to open its flow, and to close after the end of the stream.
-const SENDER_TIMEOUT: Wall = Wall::from_secs(5);
+pub(crate) const SENDER_TIMEOUT: Wall = Wall::from_secs(5);
 
 /// Maximum units received over a connection that the sender has replaced: more than a flow holds.
 const MAX_REST: usize = 8_192;
 
 /// Interval of receiver reports and of [`ReceiverEvent::Progress`].
-const PROGRESS: Wall = Wall::from_secs(1);
+pub(crate) const PROGRESS: Wall = Wall::from_secs(1);
 
 /// Options of a [`Receiver`].
 #[derive(Clone, Debug, Default)]
@@ -70,6 +72,22 @@ pub enum ReceiverEvent<'a> {
     Flowing(&'a Flowing),
     /// The connection from this address was lost, with the reason; the sender may connect again.
     Lost(SocketAddr, String),
+    /// A file is received.
+    File {
+        /// Bytes that are there of an earlier transfer.
+        from: u64,
+        /// Bytes that were there of another file, or of another state of this one.
+        discarded: u64,
+        /// All bytes.
+        length: u64,
+    },
+    /// A file has arrived whole, was verified and has its name.
+    FileReceived {
+        /// Its length.
+        bytes: u64,
+        /// Its SHA-256.
+        digest: Digest,
+    },
     /// A unit is not a valid message; the error sentence.
     Unreadable(String),
     /// The target latency was missed or data lost; a sentence with figures.
@@ -99,6 +117,15 @@ pub trait ReceiverHandler {
     /// A sentence; [`Receiver::run`] returns it as [`Error::Target`].
     fn open(&mut self) -> Result<Target, String>;
 
+    /// Opens the file for a sender's file; `None` if the target is no regular file: the sender then
+    /// sends a stream.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_file(&mut self, _offer: Offer) -> Result<Option<PartFile>, String> {
+        Ok(None)
+    }
+
     /// Called for each event; `Break` ends [`Receiver::run`] with [`Error::Handler`].
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()>;
 }
@@ -116,13 +143,13 @@ pub enum Outcome {
 }
 
 /// The stream that is being received, over one or several connections.
-struct Stream {
-    label: Label,
+pub(crate) struct Stream {
+    pub(crate) label: Label,
     latency: Duration,
     sink: Sink,
     /// Sums over earlier connections.
     before: Report,
-    last_report: Report,
+    pub(crate) last_report: Report,
     /// It is to be delivered whole.
     is_reliable: bool,
     /// The sender has ended it before the end of its source.
@@ -138,8 +165,17 @@ impl Stream {
     }
 }
 
+/// What a label says: the stream or the file.
+pub(crate) fn labels(text: &str) -> Result<(Label, Option<Offer>), LabelError> {
+    match text.parse() {
+        Ok(FileLabel { label, offer }) => Ok((label, Some(offer))),
+        Err(LabelError::NotMedia) => text.parse().map(|label| (label, None)),
+        Err(error) => Err(error),
+    }
+}
+
 /// How a connection ended.
-enum Ended {
+pub(crate) enum Ended {
     /// The flow has been received to its end.
     Complete,
     /// The connection was lost, with the reason; the sender may connect again.
@@ -154,23 +190,36 @@ enum Ended {
 
 /// Receives streams of [`Sender`](crate::Sender)s.
 pub struct Receiver<H> {
-    listener: Listener,
-    options: ReceiverOptions,
+    pub(crate) listener: Listener,
+    pub(crate) options: ReceiverOptions,
     handler: H,
-    stream: Option<Stream>,
+    pub(crate) stream: Option<Stream>,
+    pub(crate) file: Option<Transfer>,
+    pub(crate) contender: Option<Contender>,
     /// Connections whose sender has not opened its flow yet.
-    waiting: Vec<(Connection, Instant)>,
-    polled_at: Instant,
-    progress_due: Instant,
+    pub(crate) waiting: Vec<(Connection, Instant)>,
+    pub(crate) polled_at: Instant,
+    pub(crate) progress_due: Instant,
 }
 
 impl<H: ReceiverHandler> Receiver<H> {
     /// A receiver at `listener`, which should have been bound with
     /// [`configuration`](crate::configuration).
     pub fn new(listener: Listener, options: ReceiverOptions, handler: H) -> Self {
-        let (stream, waiting, now) = (None, Vec::new(), Instant::now());
+        let (waiting, now) = (Vec::new(), Instant::now());
         let progress_due = now + PROGRESS;
-        Self { listener, options, handler, stream, waiting, polled_at: now, progress_due }
+        let (stream, file, contender) = (None, None, None);
+        Self {
+            listener,
+            options,
+            handler,
+            stream,
+            file,
+            contender,
+            waiting,
+            polled_at: now,
+            progress_due,
+        }
     }
 
     /// Receives until `stop` is set or, with [`ReceiverOptions::once`], until the first stream has
@@ -185,7 +234,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             let (connection, flow) = match next.take() {
                 Some(next) => next,
                 None if self.is_stopped() => return self.stopped(),
-                None => match self.next_flow(STEP)? {
+                None => match self.next_sender()? {
                     Some(found) => found,
                     None => {
                         self.write_due()?;
@@ -201,12 +250,15 @@ impl<H: ReceiverHandler> Receiver<H> {
                     if let Some(stream) = &mut self.stream {
                         stream.lost_at = Some(Instant::now());
                     }
+                    if let Some(file) = &mut self.file {
+                        file.lost_at = Some(Instant::now());
+                    }
                     self.emit(ReceiverEvent::Lost(connection.remote(), reason))?;
                 }
                 Ok(Ended::Replaced(connection, flow)) => next = Some((connection, flow)),
                 Err(error) => {
                     let sentence = match &error {
-                        Error::Incomplete(sentence) => sentence,
+                        Error::Incomplete(sentence) => sentence.as_str(),
                         _ => "it cannot write what it receives",
                     };
                     connection.close_with(CloseReason::Failed, sentence);
@@ -221,11 +273,11 @@ impl<H: ReceiverHandler> Receiver<H> {
         &mut self.handler
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.options.stop.load(Ordering::Relaxed)
     }
 
-    fn emit(&mut self, event: ReceiverEvent<'_>) -> Result<(), Error> {
+    pub(crate) fn emit(&mut self, event: ReceiverEvent<'_>) -> Result<(), Error> {
         match self.handler.on_event(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
@@ -243,17 +295,27 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// Ends the stream if its sender has been away for too long.
     fn check_give_up(&mut self) -> Result<(), Error> {
         let Some(limit) = self.options.give_up.filter(|_| self.options.once) else { return Ok(()) };
-        let lost_at = self.stream.as_ref().and_then(|stream| stream.lost_at);
-        if lost_at.is_none_or(|at| at.elapsed() < limit) {
+        let of_stream = self.stream.as_ref().and_then(|stream| stream.lost_at);
+        let of_file = self.file.as_ref().and_then(|file| file.lost_at);
+        if of_stream.or(of_file).is_none_or(|at| at.elapsed() < limit) {
             return Ok(());
         }
+        let missing = match &self.file {
+            Some(file) => file.what_is_missing(),
+            None => "the end of the stream is missing".to_owned(),
+        };
         self.stopped()?;
         let seconds = limit.as_secs_f64();
         let sentence = format!("the sender was lost and did not connect again within {seconds} s");
-        Err(Error::Incomplete(format!("{sentence}: the end of the stream is missing")))
+        Err(Error::Incomplete(format!("{sentence}: {missing}")))
     }
 
     fn stopped(&mut self) -> Result<Outcome, Error> {
+        if let Some(file) = self.file.take() {
+            self.emit(ReceiverEvent::Missed(file.what_is_missing()))?;
+            self.emit(ReceiverEvent::StreamEnded(&file.report()))?;
+            return Ok(Outcome::Stopped { midstream: true });
+        }
         let Some(stream) = self.stream.take() else {
             return Ok(Outcome::Stopped { midstream: false });
         };
@@ -263,63 +325,14 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(Outcome::Stopped { midstream: true })
     }
 
-    /// Accepts a connection; returns one whose sender has opened its flow.
-    fn next_flow(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
-        match self.listener.accept_within(limit) {
-            Some(Accepted::Connection(connection)) => {
-                self.waiting.push((connection, Instant::now()));
-            }
-            Some(Accepted::Refused { remote, closed }) => {
-                self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
-            }
-            None => {}
-        }
-        for place in 0..self.waiting.len() {
-            let (connection, since) = &self.waiting[place];
-            match connection.accept_flow_within(Wall::ZERO) {
-                Some(Ok(flow)) => return Ok(Some((self.waiting.swap_remove(place).0, flow))),
-                None if since.elapsed() < SENDER_TIMEOUT => {}
-                Some(Err(_)) | None => {
-                    self.waiting.swap_remove(place);
-                    break;
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Polls the listener: returns a new connection of the same sender, refuses other senders.
-    fn poll_listener(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        if self.polled_at.elapsed() < STEP {
-            return Ok(None);
-        }
-        self.polled_at = Instant::now();
-        let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { return Ok(None) };
-        let Ok(label) = flow.config().label.parse::<Label>() else { return Ok(None) };
-        let current = self.stream.as_ref().map(|stream| stream.label.session);
-        if current == Some(label.session) {
-            return Ok(Some((connection, flow)));
-        }
-        self.refuse(&connection, "another is sending")?;
-        Ok(None)
-    }
-
-    /// Refuses a sender that is not the stream's.
-    fn refuse(&mut self, connection: &Connection, reason: &str) -> Result<(), Error> {
-        connection.close_with(CloseReason::Busy, "another sender is connected");
-        let (remote, reason) = (Some(connection.remote()), reason.to_owned());
-        self.emit(ReceiverEvent::Refused { remote, reason })
-    }
-
     /// Receives a connection's flow to its end.
     fn receive_over(
         &mut self,
         connection: &Connection,
         flow: &ReceiveFlow,
     ) -> Result<Ended, Error> {
-        let label = match flow.config().label.parse::<Label>() {
-            Ok(label) => label,
+        let (label, offer) = match labels(&flow.config().label) {
+            Ok(labels) => labels,
             Err(error) => {
                 connection.close_with(CloseReason::Unsupported, &error.to_string());
                 let reason = match error {
@@ -331,36 +344,18 @@ impl<H: ReceiverHandler> Receiver<H> {
         };
         let is_known =
             self.stream.as_ref().is_some_and(|stream| stream.label.session == label.session);
+        if self.is_of_another(label, offer, is_known) {
+            self.refuse(connection, "the stream of another sender has not ended")?;
+            return Ok(Ended::Refused);
+        }
+        if let Some(offer) = offer
+            && !is_known
+            && self.begin_file(label.session, offer)?
+        {
+            return self.receive_file(connection, flow);
+        }
         if !is_known {
-            if self.options.once && self.stream.is_some() {
-                self.refuse(connection, "the stream of another sender has not ended")?;
-                return Ok(Ended::Refused);
-            }
-            let is_reliable = flow.config().reliability == Reliability::Full;
-            let is_midway = label.before > 0;
-            if self.options.once && is_reliable && is_midway {
-                return Err(Error::Incomplete(
-                    "the stream began before this receiver was started, which lacks its beginning: \
-                     send it again"
-                        .to_owned(),
-                ));
-            }
-            let latency = self.options.latency.unwrap_or(label.latency);
-            let target = self.handler.open().map_err(Error::Target)?;
-            let stop = &self.options.stop;
-            let sink = Sink::open(target, flow.config(), latency, is_midway, stop)?;
-            let (before, last_report) = (Report::default(), Report::default());
-            let (is_cut_short, lost_at) = (false, None);
-            self.stream = Some(Stream {
-                label,
-                latency,
-                sink,
-                before,
-                last_report,
-                is_reliable,
-                is_cut_short,
-                lost_at,
-            });
+            self.begin_stream(label, flow.config())?;
         }
         if let Some(stream) = &mut self.stream {
             stream.lost_at = None;
@@ -374,6 +369,9 @@ impl<H: ReceiverHandler> Receiver<H> {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };
+        if offer.is_some() {
+            send(&reports, &Reply::Stream);
+        }
         let ended = self.receive_all(connection, flow, &reports)?;
         if let Some(stream) = &mut self.stream {
             let last = flow.statistics();
@@ -385,11 +383,49 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(ended)
     }
 
+    /// Opens the target of a stream that is not known.
+    fn begin_stream(&mut self, label: Label, config: &FlowConfig) -> Result<(), Error> {
+        self.end_replaced()?;
+        let is_reliable = config.reliability == Reliability::Full;
+        let is_midway = label.before > 0;
+        if self.options.once && is_reliable && is_midway {
+            return Err(Error::Incomplete(
+                "the stream began before this receiver was started, which lacks its beginning: \
+                 send it again"
+                    .to_owned(),
+            ));
+        }
+        let latency = self.options.latency.unwrap_or(label.latency);
+        let target = self.handler.open().map_err(Error::Target)?;
+        let stop = &self.options.stop;
+        let sink = Sink::open(target, config, latency, is_midway, stop)?;
+        let (before, last_report) = (Report::default(), Report::default());
+        let (is_cut_short, lost_at) = (false, None);
+        self.stream = Some(Stream {
+            label,
+            latency,
+            sink,
+            before,
+            last_report,
+            is_reliable,
+            is_cut_short,
+            lost_at,
+        });
+        Ok(())
+    }
+
     fn emit_latency(&mut self, of_sender: Duration) -> Result<(), Error> {
         match self.stream.as_ref().and_then(Stream::latency) {
             Some(latency) => self.emit(ReceiverEvent::Latency { latency, of_sender }),
             None => Ok(()),
         }
+    }
+
+    /// Reports a stream whose sender another has followed.
+    fn end_replaced(&mut self) -> Result<(), Error> {
+        let Some(stream) = self.stream.take() else { return Ok(()) };
+        let report = with_counts(stream.before, stream.sink.counts());
+        self.emit(ReceiverEvent::StreamEnded(&report))
     }
 
     fn receive_all(
@@ -403,7 +439,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             if self.is_stopped() {
                 return Ok(Ended::Stopped);
             }
-            if let Some((connection, next)) = self.poll_listener()? {
+            if let Some((connection, next)) = self.poll_listener(over, reports)? {
                 self.receive_rest(flow)?;
                 return Ok(Ended::Replaced(connection, next));
             }
@@ -483,6 +519,12 @@ impl<H: ReceiverHandler> Receiver<H> {
         self.emit(ReceiverEvent::Progress(&report, &now))
     }
 
+    /// Waits for the sender to close.
+    pub(crate) fn await_close(&self, connection: &Connection) {
+        let end = Instant::now() + SENDER_TIMEOUT;
+        while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
+    }
+
     /// Ends the stream: writes the rest, sends the final report, and waits for the sender to close.
     /// A stream that should be whole and is not is an error.
     fn end(&mut self, connection: &Connection, reports: &SendFlow) -> Result<(), Error> {
@@ -492,8 +534,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         let report = Report { is_final: true, ..with_counts(before, counts) };
         send(reports, &report);
         reports.finish();
-        let end = Instant::now() + SENDER_TIMEOUT;
-        while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
+        self.await_close(connection);
         self.emit(ReceiverEvent::StreamEnded(&report))?;
         if !self.options.once || !is_reliable {
             return Ok(());
@@ -517,7 +558,7 @@ impl<H: ReceiverHandler> Receiver<H> {
 }
 
 /// Sends a report, or skips it if the send queue is full: the next one has the sums, too.
-fn send(reports: &SendFlow, report: &Report) {
+pub(crate) fn send(reports: &SendFlow, report: &impl serde::Serialize) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = reports.send_within(Message::from(bytes::Bytes::from(text)), Wall::ZERO);
     }

@@ -17,23 +17,20 @@ use ontempo_transport::{
 use crate::backlog::{Backlog, Next, Overflow};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
+use crate::file::{FileLabel, SourceFile};
 use crate::latency::{Latency, ShortLatency, StreamLatency};
 use crate::message::{Label, Report};
 use crate::source::Source;
 
 /// Maximum time of one blocking call, after which events and `stop` are polled.
-const STEP: Wall = Wall::from_millis(50);
-
-/// Pause before connecting again: the first, and the maximum to which it doubles.
-const MIN_BACKOFF: Wall = Wall::from_millis(250);
-const MAX_BACKOFF: Wall = Wall::from_secs(4);
+pub(crate) const STEP: Wall = Wall::from_millis(50);
 
 /// Time limit for the receiver's final report, beyond the target latency, unless reliability is
 /// full.
 const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
 
 /// Time limit for queued units after `stop`.
-const STOP_TIMEOUT: Wall = Wall::from_secs(2);
+pub(crate) const STOP_TIMEOUT: Wall = Wall::from_secs(2);
 
 /// Interval of [`SenderEvent::Progress`].
 const PROGRESS: Wall = Wall::from_secs(1);
@@ -81,6 +78,17 @@ pub enum SenderEvent<'a> {
     LatencyTooShort(ShortLatency),
     /// The connection was lost; the sender tries to connect again.
     Lost(&'a Closed),
+    /// A stream goes on over a new connection: how long nothing came of the receiver.
+    Returned(Duration),
+    /// A file is sent.
+    File {
+        /// Bytes that the receiver has.
+        from: u64,
+        /// Bytes that it had of another file, or of another state of this one.
+        discarded: u64,
+        /// All bytes.
+        length: u64,
+    },
     /// The source is faster than the network: units dropped since the last such event.
     Overflow(Overflow),
     /// The receiver missed the target latency or lost data; a sentence with figures.
@@ -120,12 +128,31 @@ pub struct SenderTotals {
     pub waiting_bytes: u64,
     /// Connections after the first.
     pub reconnected: u64,
+    /// How long nothing came of the receiver before them, in all, and the longest of these times.
+    pub interrupted: Duration,
+    /// The longest of these times.
+    pub longest_interruption: Duration,
+    /// Datagrams of the source so far: those of the backlog are not counted.
+    pub datagrams: u64,
     /// The receiver's last report.
     pub report: Report,
+    /// What receivers had reported that were started anew since, the sums.
+    pub earlier: Report,
+}
+
+impl SenderTotals {
+    /// Number of the stream's datagrams, and of those that no report has as whole. A receiver that was
+    /// killed has not reported its last second, which counts as missing.
+    pub fn datagrams(&self) -> (u64, u64) {
+        let (all, wrong) = self.report.datagrams();
+        let whole = (all - wrong).saturating_add(self.earlier.whole_datagrams);
+        let all = all.max(whole).max(self.datagrams);
+        (all, all - whole)
+    }
 }
 
 /// How a connection ended.
-enum Ended {
+pub(crate) enum Ended {
     /// All units have arrived, and the receiver has sent its final report.
     Done,
     /// The connection was closed or lost.
@@ -134,7 +161,7 @@ enum Ended {
 
 /// Sends a stream to one receiver.
 pub struct Sender<H> {
-    options: SenderOptions,
+    pub(crate) options: SenderOptions,
     label: Label,
     latency: Latency,
     backlog: Arc<Backlog>,
@@ -155,8 +182,13 @@ pub struct Sender<H> {
     /// Sums over earlier connections.
     before: SendStatistics,
     now: SendStatistics,
-    totals: SenderTotals,
+    pub(crate) totals: SenderTotals,
     first: Option<Session>,
+    /// The file that is sent, unless the receiver wants a stream.
+    pub(crate) file: Option<Box<SourceFile>>,
+    /// When the last packet of the receiver came, and the last round trip known.
+    pub(crate) heard: Instant,
+    pub(crate) round_trip: Option<Duration>,
 }
 
 impl<H: SenderHandler> Sender<H> {
@@ -173,7 +205,14 @@ impl<H: SenderHandler> Sender<H> {
         let session = u128::from(ontempo_udp::random()) << 64 | u128::from(ontempo_udp::random());
         let latency = Latency::new(options.latency, options.reliability);
         let label = Label { session, latency: latency.get(), before: 0 };
+        let (source, file) = match source {
+            Source::File(file) => (Source::Stream, Some(file)),
+            source => (source, None),
+        };
         let mut sender = Self {
+            file,
+            heard: Instant::now(),
+            round_trip: None,
             options,
             label,
             latency,
@@ -212,7 +251,7 @@ impl<H: SenderHandler> Sender<H> {
             }
         }
         while let Some(mut current) = session.take() {
-            let ended = self.send_over(&mut current);
+            let ended = self.send_all(&mut current);
             self.add_to_totals(&mut current);
             match ended? {
                 Ended::Done => {
@@ -229,7 +268,7 @@ impl<H: SenderHandler> Sender<H> {
                         return Err(Error::EndedByReceiver(closed));
                     }
                     self.emit(SenderEvent::Lost(&closed))?;
-                    session = self.reconnect()?;
+                    session = self.reconnect(closed.reason)?;
                 }
             }
         }
@@ -241,6 +280,15 @@ impl<H: SenderHandler> Sender<H> {
     fn check_whole(&mut self) -> Result<(), Error> {
         if let Some(error) = self.failed.take() {
             return Err(Error::Source(error));
+        }
+        if let Some(file) = self.file.take() {
+            let (length, has) = (file.offer.length, self.totals.report.bytes);
+            if !self.is_stopped() && (!self.totals.report.is_final || has != length) {
+                let missing = length.saturating_sub(has);
+                let sentence = format!("the receiver lacks {missing} of {length} bytes");
+                return Err(Error::Incomplete(sentence));
+            }
+            return Ok(());
         }
         let is_to_be_whole = self.options.reliability == Reliability::Full
             && !self.backlog.is_live()
@@ -277,7 +325,16 @@ impl<H: SenderHandler> Sender<H> {
         let waiting_bytes = self.backlog.waiting() as u64 + flow.held_bytes;
         let (overflow, input_bytes) = (self.backlog.overflow(), self.backlog.input_bytes());
         let latency = self.latency.stream().map(|stream| stream.latency);
-        SenderTotals { flow, overflow, input_bytes, latency, waiting_bytes, ..self.totals }
+        let datagrams = self.datagrams;
+        SenderTotals {
+            flow,
+            overflow,
+            input_bytes,
+            latency,
+            waiting_bytes,
+            datagrams,
+            ..self.totals
+        }
     }
 
     /// The event handler.
@@ -285,7 +342,7 @@ impl<H: SenderHandler> Sender<H> {
         &mut self.handler
     }
 
-    fn emit(&mut self, event: SenderEvent<'_>) -> Result<(), Error> {
+    pub(crate) fn emit(&mut self, event: SenderEvent<'_>) -> Result<(), Error> {
         match self.handler.on_event(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
@@ -295,35 +352,37 @@ impl<H: SenderHandler> Sender<H> {
     fn open(&mut self, before: u64) -> Result<Session, live::Error> {
         let SenderOptions { remote, name, trust, token, transport, .. } = &self.options;
         let connection = connect(*remote, name, trust, token.clone(), transport)?;
+        self.open_over(connection, before)
+    }
+
+    pub(crate) fn open_over(
+        &mut self,
+        connection: live::Connection,
+        before: u64,
+    ) -> Result<Session, live::Error> {
         let latency = self.latency.fix(&connection);
-        let label = Label { before, latency, ..self.label }.to_string();
+        let label = Label { before, latency, ..self.label };
+        let label = match &self.file {
+            Some(file) => FileLabel { label, offer: file.offer }.to_string(),
+            None => label.to_string(),
+        };
         let (order, reliability) = (self.options.order, self.options.reliability);
         Session::open(connection, FlowConfig { order, reliability, label }, latency)
     }
 
-    /// Tries to connect until it succeeds or `give_up` has passed; `None` after `stop`.
-    fn reconnect(&mut self) -> Result<Option<Session>, Error> {
-        let (started, mut backoff) = (Instant::now(), MIN_BACKOFF);
-        loop {
-            let until = Instant::now() + backoff;
-            while Instant::now() < until {
-                self.emit_overflow()?;
-                if self.check_stop() {
-                    return Ok(None);
-                }
-                std::thread::sleep(STEP);
+    /// Sends the file or the stream over a connection.
+    fn send_all(&mut self, session: &mut Session) -> Result<Ended, Error> {
+        if let Some(file) = self.file.take() {
+            let sent = self.send_file_over(&file, session);
+            if let Some(ended) = sent? {
+                self.file = Some(file);
+                return Ok(ended);
             }
-            match self.open(self.totals.reconnected + 1) {
-                Ok(session) => {
-                    self.totals.reconnected += 1;
-                    self.emit(SenderEvent::Connected { again: true })?;
-                    return Ok(Some(session));
-                }
-                Err(error) if error.is_misconfigured() => return Err(error.into()),
-                Err(error) if started.elapsed() >= self.options.give_up => return Err(error.into()),
-                Err(_) => backoff = (backoff * 2).min(MAX_BACKOFF),
-            }
+            let SourceFile { file, name, .. } = *file;
+            let started = Source::bytes(file, &name, &self.backlog, false);
+            self.source = started.map_err(|error| Error::Source(error.to_string()))?;
         }
+        self.send_over(session)
     }
 
     /// Sends over a connection until it is lost or the stream has ended.
@@ -376,7 +435,7 @@ impl<H: SenderHandler> Sender<H> {
     }
 
     /// Finishes the flow, then waits until all units have arrived and for the final report.
-    fn finish(&mut self, session: &mut Session) -> Result<Ended, Error> {
+    pub(crate) fn finish(&mut self, session: &mut Session) -> Result<Ended, Error> {
         session.finish();
         loop {
             match session.settled(STEP) {
@@ -416,11 +475,11 @@ impl<H: SenderHandler> Sender<H> {
         Ok(Ended::Done)
     }
 
-    fn stop_timed_out(&self) -> bool {
+    pub(crate) fn stop_timed_out(&self) -> bool {
         self.stopped_at.is_some_and(|at| at.elapsed() > STOP_TIMEOUT)
     }
 
-    fn check_stop(&mut self) -> bool {
+    pub(crate) fn check_stop(&mut self) -> bool {
         if self.options.stop.load(Ordering::Relaxed) && self.stopped_at.is_none() {
             self.stopped_at = Some(Instant::now());
             self.source.end(&self.backlog);
@@ -429,7 +488,7 @@ impl<H: SenderHandler> Sender<H> {
     }
 
     /// Polls `stop`, the statistics and the receiver's report; emits events.
-    fn poll(&mut self, session: &mut Session) -> Result<(), Error> {
+    pub(crate) fn poll(&mut self, session: &mut Session) -> Result<(), Error> {
         self.check_stop();
         if Instant::now() < self.progress_due {
             return Ok(());
@@ -440,12 +499,14 @@ impl<H: SenderHandler> Sender<H> {
             self.now = statistics;
         }
         if let Some(report) = session.report() {
+            self.note_restart(&report);
             if let Some(missed) = report.missed(&self.totals.report, self.latency.get()) {
                 self.emit(SenderEvent::Missed(missed))?;
             }
             self.totals.report = report;
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
+        self.note_heard(session, &connection);
         if let Some(short) = self.latency.check(&connection) {
             self.emit(SenderEvent::LatencyTooShort(short))?;
         }
@@ -453,7 +514,23 @@ impl<H: SenderHandler> Sender<H> {
         self.emit(SenderEvent::Progress(&totals, &connection))
     }
 
-    fn emit_overflow(&mut self) -> Result<(), Error> {
+    /// A receiver that was started anew counts anew.
+    fn note_restart(&mut self, report: &Report) {
+        let (last, earlier) = (self.totals.report, &mut self.totals.earlier);
+        if report.whole_datagrams < last.whole_datagrams || report.units < last.units {
+            earlier.whole_datagrams += last.whole_datagrams;
+            self.totals.report = Report::default();
+        }
+    }
+
+    fn note_heard(&mut self, session: &Session, connection: &ConnectionStatistics) {
+        self.round_trip = connection.round_trip.or(self.round_trip);
+        let silent = session.connection.clock().now().since(connection.heard);
+        let now = Instant::now();
+        self.heard = now.checked_sub(Wall::from_nanos(silent.as_nanos())).unwrap_or(now);
+    }
+
+    pub(crate) fn emit_overflow(&mut self) -> Result<(), Error> {
         let (now, before) = (self.backlog.overflow(), self.totals.overflow);
         if now == before {
             return Ok(());
@@ -466,7 +543,10 @@ impl<H: SenderHandler> Sender<H> {
     /// Adds a closed connection to the sums.
     fn add_to_totals(&mut self, session: &mut Session) {
         self.now = session.statistics().unwrap_or(self.now);
-        self.totals.report = session.report().unwrap_or(self.totals.report);
+        if let Some(report) = session.report() {
+            self.note_restart(&report);
+            self.totals.report = report;
+        }
         self.before = self.sum();
         self.now = SendStatistics::default();
     }

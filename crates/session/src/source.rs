@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
+use crate::file::SourceFile;
 use crate::rtcp::RtpSource;
 
 /// Bytes of a datagram made from a byte stream that is no transport stream: as long as seven
@@ -30,6 +31,8 @@ pub enum Source {
     Rtp(RtpSource),
     /// A pipe or a file, read by a thread until its end.
     Stream,
+    /// A regular file, which a receiver that writes a file gets whole; it goes on after a restart.
+    File(Box<SourceFile>),
     /// The program itself, which calls [`Backlog::push`] and [`Backlog::end`].
     Program,
 }

@@ -1,6 +1,8 @@
 //! All connections of one UDP socket.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod memory;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -81,6 +83,7 @@ struct Listening {
 /// [`poll_event`](Self::poll_event) until it returns `None`. Time must not go back.
 pub struct Endpoint {
     stack: noq_proto::Endpoint,
+    seed: [u8; 32],
     config: Arc<Configuration>,
     epoch: Epoch,
     clock: Arc<AtomicU64>,
@@ -113,6 +116,20 @@ fn part(config: &Configuration) -> Option<Part> {
     config.buffers.as_ref().map(|buffers| Part::take(buffers, config.limits.bytes))
 }
 
+/// The stack's endpoint, whose stateless resets are made with `reset_key`.
+fn stack(
+    config: &Configuration,
+    seed: [u8; 32],
+    reset_key: hmac::Key,
+    random: u64,
+) -> noq_proto::Endpoint {
+    let ids = RandomStream::new(random, "connection ids");
+    let mut stack = EndpointConfig::new(Arc::new(reset_key));
+    stack.rng_seed(Some(seed));
+    stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
+    noq_proto::Endpoint::new(Arc::new(stack), None, config.discover_packet_size)
+}
+
 impl Endpoint {
     /// An endpoint without connections. All its random choices derive from `seed`: outside of
     /// simulations it must come from the system's entropy, since connection ids and token keys
@@ -120,14 +137,10 @@ impl Endpoint {
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
         let folded = folded(&key);
-        let ids = RandomStream::new(folded, "connection ids");
-        let mut stack = EndpointConfig::new(Arc::new(key));
-        stack.rng_seed(Some(seed));
-        stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
         let clock = Arc::new(AtomicU64::new(0));
-        let discover = config.discover_packet_size;
         Self {
-            stack: noq_proto::Endpoint::new(Arc::new(stack), None, discover),
+            stack: stack(&config, seed, key, folded),
+            seed,
             config: Arc::new(config),
             epoch: Epoch::new(),
             clock,
@@ -157,6 +170,10 @@ impl Endpoint {
         let quic = QuicServerConfig::try_from(Arc::new(tls))
             .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_string())))?;
         let crypto = Arc::new(WatchedServer(Arc::new(quic)));
+        if self.count == 0 {
+            let random = folded(&hmac::Key::new(hmac::HMAC_SHA256, &self.seed));
+            self.stack = stack(&self.config, self.seed, identity.reset_key(&token), random);
+        }
         self.listening = Some(Listening { crypto, token });
         let seed = self.random.next_u64();
         let unused = (SharedAccount::default(), &Trace::default());
@@ -505,57 +522,6 @@ impl Endpoint {
             kept.connection.progress(now);
             self.settle(place);
             self.count_memory(now, place);
-            self.queue(place);
-        }
-    }
-
-    /// Counts a connection's memory anew, and keeps the sum within its limit.
-    fn count_memory(&mut self, now: Time, place: usize) {
-        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-        self.memory -= kept.memory;
-        kept.memory = CONNECTION_COST + kept.connection.memory();
-        self.memory += kept.memory;
-        if self.memory > self.config.receive_memory.get() {
-            self.relieve(now);
-        }
-    }
-
-    /// Closes connections until the memory is within its limit: of the origin that holds most, the
-    /// one that holds most. So a peer with many connections does not displace the others.
-    fn relieve(&mut self, now: Time) {
-        self.memory = 0;
-        let mut origins: BTreeMap<Origin, u64> = BTreeMap::new();
-        for kept in self.connections.iter_mut().flatten() {
-            // Meanwhile the program may have taken some of it.
-            kept.memory = CONNECTION_COST + kept.connection.memory();
-            self.memory += kept.memory;
-            *origins.entry(kept.origin).or_default() += kept.memory;
-        }
-        while self.memory > self.config.receive_memory.get() {
-            let most = origins.iter_mut().max_by_key(|(_, memory)| **memory);
-            let Some((origin, of_origin)) = most else { return };
-            let held = |place: &usize| {
-                let kept = self.connections[*place].as_ref()?;
-                (kept.origin == *origin && kept.memory > CONNECTION_COST).then_some(kept.memory)
-            };
-            let place = (0..self.connections.len())
-                .filter(|place| held(place).is_some())
-                .max_by_key(|place| held(place));
-            let Some(place) = place else {
-                // Only connections without data: new ones are refused.
-                *of_origin = 0;
-                if origins.values().all(|memory| *memory == 0) {
-                    return;
-                }
-                continue;
-            };
-            let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-            let freed = kept.memory - CONNECTION_COST;
-            kept.memory = CONNECTION_COST;
-            self.memory -= freed;
-            *of_origin -= freed;
-            kept.connection.overload(now);
-            self.settle(place);
             self.queue(place);
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ontempo_place::{read_own, write_new};
 use ring::digest::{SHA256, digest};
+use ring::hmac;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -191,6 +192,17 @@ impl Identity {
     /// The fingerprint of its certificate.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.chain[0])
+    }
+
+    /// A key that only who has the private key and the token can derive, for stateless resets (RFC 9000,
+    /// section 10.3): a program that is started again with both tells its clients at once that it knows
+    /// their connections no more.
+    pub(crate) fn reset_key(&self, token: &Token) -> hmac::Key {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der());
+        let mut context = hmac::Context::with_key(&key);
+        context.update(b"ontempo stateless reset");
+        context.update(token.as_bytes());
+        hmac::Key::new(hmac::HMAC_SHA256, context.sign().as_ref())
     }
 
     pub(crate) fn server_config(&self) -> Result<rustls::ServerConfig, IdentityError> {

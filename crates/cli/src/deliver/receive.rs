@@ -11,9 +11,11 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_place::Output;
+use ontempo_session::file::Offer;
 use ontempo_session::message::Report;
 use ontempo_session::{
-    Error, Flowing, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
+    Error, Flowing, Outcome, PartFile, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions,
+    Target,
 };
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
@@ -163,8 +165,31 @@ impl ReceiverHandler for OutputHandler<'_> {
         })
     }
 
+    fn open_file(&mut self, offer: Offer) -> Result<Option<PartFile>, String> {
+        let Place::File(path) = &self.arguments.to else { return Ok(None) };
+        part_file(path, offer, self.arguments.overwrite).map_err(|failure| {
+            self.failed = Some(failure);
+            "the target cannot be opened".to_owned()
+        })
+    }
+
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
         match event {
+            ReceiverEvent::File { from, discarded, length } => {
+                if discarded > 0 {
+                    self.status.connection(&format!(
+                        "the {discarded} bytes that were there are not of the sender's file: it \
+                         begins anew"
+                    ));
+                } else if from > 0 {
+                    self.status
+                        .connection(&format!("{from} of {length} bytes are there: going on"));
+                }
+            }
+            ReceiverEvent::FileReceived { bytes, digest } => {
+                self.status
+                    .connection(&format!("the file is whole: {bytes} bytes, SHA-256 {digest}"));
+            }
             ReceiverEvent::Refused { remote, reason } => {
                 let sender = remote.map_or_else(|| "a sender".to_owned(), |at| at.to_string());
                 self.status.refused(&format!("{sender} was refused: {reason}"));
@@ -316,6 +341,20 @@ fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
             let file = output_file(path, overwrite)?;
             Ok(Target::Bytes { to: Box::new(file), name })
         }
+    }
+}
+
+/// The file in progress beside `--to`; `None` if there is a device, a pipe or a link.
+fn part_file(path: &Path, offer: Offer, overwrite: bool) -> Result<Option<PartFile>, Failure> {
+    if place(path, overwrite)?.is_some_and(|place| place.exists() && !place.is_file()) {
+        return Ok(None);
+    }
+    match PartFile::open(path, offer, overwrite, &is_stopped) {
+        Ok(part) => Ok(Some(part)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && error.get_ref().is_none() => {
+            Err(exists(path))
+        }
+        Err(error) => Err(output_failure(&format!("--to {}", path.display()), &error)),
     }
 }
 

@@ -10,10 +10,10 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::Duration;
 use ontempo_session::latency::ShortLatency;
 use ontempo_session::{
-    Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source,
+    Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile,
 };
 use ontempo_transport::live::Options;
-use ontempo_transport::{Configuration, ConnectionStatistics, Trust};
+use ontempo_transport::{Configuration, ConnectionStatistics, DeliveryOrder, Reliability, Trust};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
@@ -49,7 +49,11 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let max_bytes = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);
     let backlog = Arc::new(Backlog::new(max_bytes, is_live));
-    let source = source(&arguments.from, &backlog, arguments.realtime)?;
+    let reliability = arguments.reliability.unwrap_or(default_reliability).of_flow();
+    let order = arguments.delivery.of_flow();
+    let is_file =
+        reliability == Reliability::Full && order == DeliveryOrder::InOrder && !arguments.realtime;
+    let source = source(arguments, &backlog, is_file)?;
     let options = SenderOptions {
         remote,
         name: destination.name,
@@ -57,8 +61,8 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         token,
         transport: Options { configuration, socket, ..Options::default() },
         latency: arguments.latency,
-        order: arguments.delivery.of_flow(),
-        reliability: arguments.reliability.unwrap_or(default_reliability).of_flow(),
+        order,
+        reliability,
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
@@ -101,8 +105,10 @@ fn other_trust(arguments: &Arguments) -> Result<Option<Trust>, Failure> {
     }
 }
 
-fn source(from: &Place, backlog: &Arc<Backlog>, realtime: bool) -> Result<Source, Failure> {
-    let started = match from {
+/// The source; if `is_file`, a regular file is one that arrives whole.
+fn source(arguments: &Arguments, backlog: &Arc<Backlog>, is_file: bool) -> Result<Source, Failure> {
+    let realtime = arguments.realtime;
+    let started = match &arguments.from {
         Place::Udp(address) => {
             let socket =
                 socket_at(address, "--from udp://", EXAMPLE_PORT, SocketOptions::default())?;
@@ -120,7 +126,10 @@ fn source(from: &Place, backlog: &Arc<Backlog>, realtime: bool) -> Result<Source
             let file = File::open(path).map_err(|error| {
                 Failure::Environment(format!("--from {name}: cannot be opened: {error}"))
             })?;
-            Source::bytes(file, &name, backlog, realtime)
+            match SourceFile::new(&file, path).map_err(environment)? {
+                Some(file) if is_file => Ok(Source::File(Box::new(file))),
+                _ => Source::bytes(file, &name, backlog, realtime),
+            }
         }
     };
     started.map_err(environment)
@@ -175,6 +184,13 @@ impl SenderHandler for OutputHandler {
                 self.status.connection(&format!(
                     "lost {to}: {reason}; reconnecting, for up to {give_up} (--give-up)"
                 ));
+            }
+            SenderEvent::Returned(away) => self
+                .status
+                .connection(&format!("nothing was heard of {to} for {:.1} s", away.as_secs_f64())),
+            SenderEvent::File { from, discarded, length } => {
+                let sentence = going_on(from, discarded, length);
+                sentence.into_iter().for_each(|sentence| self.status.connection(&sentence));
             }
             SenderEvent::Overflow(dropped) => self.status.warn(&format!(
                 "the source is faster than the network: {} units of {} bytes dropped before they \
@@ -240,18 +256,27 @@ impl OutputHandler {
         if self.status.documents.is_on() {
             return self.status.documents.emit("totals", figures(all, None));
         }
-        let (datagrams, wrong) = all.report.datagrams();
+        let interrupted = if all.reconnected == 0 {
+            String::new()
+        } else {
+            format!(
+                " with {:.1} s without the receiver, at most {:.1} s at a time",
+                all.interrupted.as_secs_f64(),
+                all.longest_interruption.as_secs_f64()
+            )
+        };
+        let (datagrams, wrong) = all.datagrams();
         self.status.message(&format!(
             "sent {} units, {} bytes in {:.1} s: {} arrived, {} dropped at their deadline, {} by \
              buffer overflow; the receiver delivered {} of {datagrams} datagrams undamaged, {wrong} \
-             were missing or damaged, {} units were late; {} reconnections",
+             were missing or damaged, {} units were late; {} reconnections{interrupted}",
             all.flow.units,
             all.flow.bytes,
             self.status.documents.started.elapsed().as_secs_f64(),
             all.flow.arrived,
             all.flow.dropped,
             all.overflow.units,
-            all.report.whole_datagrams,
+            datagrams - wrong,
             all.report.late_units,
             all.reconnected,
         ));
@@ -271,6 +296,9 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "overflow_bytes": all.overflow.bytes,
         "waiting_bytes": all.waiting_bytes,
         "reconnected": all.reconnected,
+        "interrupted_s": all.interrupted.as_secs_f64(),
+        "longest_interruption_s": all.longest_interruption.as_secs_f64(),
+        "datagrams": all.datagrams,
         "latency_s": all.latency.map(Duration::as_secs_f64),
         "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
         "packets_lost": over.map(|over| over.packets_lost),
@@ -278,6 +306,16 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "window_bytes": over.map(|over| over.window.get()),
         "receiver": all.report,
     })
+}
+
+/// The sentence for a file of which the receiver has, or had, a part.
+fn going_on(from: u64, discarded: u64, length: u64) -> Option<String> {
+    if discarded > 0 {
+        return Some(format!(
+            "the {discarded} bytes that the receiver had are not of this file: it begins anew"
+        ));
+    }
+    (from > 0).then(|| format!("the receiver has {from} of {length} bytes: going on"))
 }
 
 /// The sentence for a latency that holds no repair.

@@ -5,6 +5,7 @@ mod admission;
 mod common;
 mod json;
 mod relay;
+mod resume;
 mod rtp;
 mod video;
 mod whole;
@@ -33,7 +34,7 @@ impl Receiver {
     }
 
     /// With the token `open`.
-    fn start_at(place: &Place, at: &str, more: &[&str]) -> Self {
+    pub(crate) fn start_at(place: &Place, at: &str, more: &[&str]) -> Self {
         let words = ["receive", "--listen", at, "--token", "open"];
         let mut child = place.spawn(&[&words, more].concat());
         let mut err = BufReader::new(child.stderr.take().expect("its errors"));
@@ -255,6 +256,8 @@ fn a_sender_reconnects_to_a_restarted_receiver_and_reports_overflow() {
     let before: Vec<u64> = (0..50).map(|_| take()).collect();
     assert!(before.is_sorted());
     drop(first);
+    // Longer than the idle timeout: until then the connection holds what is sent.
+    std::thread::sleep(Duration::from_secs(6));
     let second = Receiver::start_at(&place, &at.to_string(), &more);
     assert_eq!(second.fingerprint, fingerprint, "kept in its file");
     // Five seconds' worth: what could not wait so long is left out, the rest is in order.

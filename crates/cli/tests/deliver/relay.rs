@@ -13,6 +13,7 @@ pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     pub(crate) lost: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
+    is_cut: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -28,6 +29,7 @@ struct Path {
     delay: Duration,
     random: u64,
     lost: Arc<AtomicU64>,
+    is_cut: Arc<AtomicBool>,
     ways: [Way; 2],
 }
 
@@ -39,6 +41,7 @@ impl Path {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let lost = ((self.random >> 33) as f64) < self.share * (1u64 << 31) as f64;
+        let lost = lost || self.is_cut.load(Ordering::Relaxed);
         self.lost.fetch_add(u64::from(lost), Ordering::Relaxed);
         lost
     }
@@ -90,6 +93,7 @@ impl Relay {
         let (front, back) = (bind(), bind());
         let address = front.local_addr().expect("an address");
         let (lost, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let is_cut = Arc::<AtomicBool>::default();
         let ways = [Way::new(), Way::new()];
         let counter = Arc::clone(&lost);
         let mut path = Path {
@@ -101,6 +105,7 @@ impl Relay {
             delay,
             random: 1,
             lost: counter,
+            is_cut: Arc::clone(&is_cut),
             ways,
         };
         let stopped = Arc::clone(&stop);
@@ -111,7 +116,12 @@ impl Relay {
                 }
             }
         });
-        Self { address, lost, stop, thread: Some(thread) }
+        Self { address, lost, stop, is_cut, thread: Some(thread) }
+    }
+
+    /// Loses all, or nothing but its share.
+    pub(crate) fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::Relaxed);
     }
 }
 

@@ -87,6 +87,8 @@ fn a_restarted_receiver_of_datagrams_goes_on_but_the_sender_of_a_file_says_what_
     for _ in 0..20 {
         sink.recv(&mut datagram).expect("a datagram in time");
     }
+    // The sender looks once a second which units it need not send again.
+    std::thread::sleep(Duration::from_millis(2_500));
     first.child.kill().expect("killed");
     first.child.wait().expect("it ends");
     let second = Receiver::start_at(&place, &at.to_string(), &more);

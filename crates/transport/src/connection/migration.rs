@@ -43,8 +43,13 @@ pub(super) const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(333);
 /// The longest wait: the stack itself gives up after three seconds.
 const LONGEST: Duration = Duration::from_secs(4);
 
-/// Silence begins at this multiple of the expected times.
+/// Silence begins so long after the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
+
+/// Interval of probes in silence, but no less than a round trip: media goes on so soon after the path
+/// has come back, at eight packets a second. The stack's own interval doubles with each (RFC 9002, section
+/// 6.2.1).
+const PROBE: Duration = Duration::from_millis(250);
 
 impl Connection {
     /// After a datagram: the stack address of a peer whose address failed validation, if it is time
@@ -122,15 +127,29 @@ impl Connection {
     }
 
     /// When a client that receives nothing sends more often. Everything sent is answered within a
-    /// round trip, and something is sent at each clock comparison or keep-alive. A server that must
-    /// validate the client's new address can only do so when it receives a packet.
+    /// round trip: units soon, and something is sent at each clock comparison or keep-alive. A server
+    /// that must validate the client's new address can only do so when it receives a packet.
     pub(super) fn silent_at(&self) -> Time {
         if self.stack.side().is_server() || self.stage != Stage::Open {
             return Time::NEVER;
         }
+        if self.tried > self.heard {
+            return self.tried + PROBE.max(self.round_trips(1));
+        }
         let interval = self.config.clock_interval;
         let interval = self.config.keep_alive.map_or(interval, |alive| interval.min(alive));
-        self.heard.max(self.tried) + interval + self.round_trips(3) + SILENCE
+        let expected = match self.asked {
+            Some(asked) if asked > self.heard => asked,
+            _ => self.heard + interval,
+        };
+        expected + self.round_trips(3) + SILENCE
+    }
+
+    /// Units were sent: the first after what was heard last begins a wait for an answer.
+    pub(super) fn note_asked(&mut self, now: Time) {
+        if self.asked.is_none_or(|asked| asked <= self.heard) {
+            self.asked = Some(now);
+        }
     }
 
     /// Restarts the stack's probing, whose interval grows with time.

@@ -4,6 +4,7 @@ mod assembly;
 mod clocks;
 mod closing;
 mod control;
+mod errors;
 #[cfg(test)]
 mod fuzz_tests;
 mod gate;
@@ -33,7 +34,7 @@ use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
 use crate::identity::Token;
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
-use crate::wire::{ALPN, WireError, other_version};
+use crate::wire::{ALPN, other_version};
 use clocks::Clocks;
 use closing::{LastWord, closed};
 use control::Control;
@@ -43,84 +44,14 @@ use ontempo_udp::Dscp;
 use receiving::Receiving;
 use sending::Sending;
 
+pub use errors::FlowError;
+pub(crate) use errors::Violation;
 pub(crate) use receive_flow::cost;
 pub use send_flow::SendError;
 pub use statistics::{ConnectionStatistics, DelayStatistics, ReceiveStatistics, SendStatistics};
 
-/// How a peer violated the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Violation {
-    /// An unreadable message.
-    Unreadable(WireError),
-    /// A message in the wrong state.
-    OutOfPlace,
-    /// An answer without a request.
-    Unasked,
-    /// An impossible size or number.
-    Absurd,
-    /// More than its credit allows.
-    Credit,
-    /// Requests without reading the answers.
-    Deaf,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unreadable(error) => write!(f, "unreadable: {error}"),
-            Self::OutOfPlace => f.write_str("a message out of place"),
-            Self::Unasked => f.write_str("an answer to what was not asked"),
-            Self::Absurd => f.write_str("a size or number that cannot be"),
-            Self::Credit => f.write_str("more than there was leave to send"),
-            Self::Deaf => f.write_str("questions, whose answers were not read"),
-        }
-    }
-}
-
-impl From<WireError> for Violation {
-    fn from(error: WireError) -> Self {
-        Self::Unreadable(error)
-    }
-}
-
 /// Probes that the stack sends on a probe timeout (RFC 9002, section 6.2.4).
 const MAX_PROBES: u8 = 2;
-
-/// Why a flow could not be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowError {
-    /// The connection is not open.
-    NotOpen,
-    /// The peer allows no more concurrent flows.
-    TooMany {
-        /// Its limit.
-        most: u64,
-    },
-    /// Flows that this side has finished are not yet taken by the peer's program. An event
-    /// `FlowAllowed` follows when one is.
-    NotTaken {
-        /// The peer's limit of concurrent flows.
-        most: u64,
-    },
-    /// The label is longer than 256 bytes.
-    LabelTooLong,
-}
-
-impl std::fmt::Display for FlowError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotOpen => f.write_str("the connection is not open"),
-            Self::TooMany { most } => write!(f, "the peer takes {most} flows at a time"),
-            Self::NotTaken { most } => write!(
-                f,
-                "the peer takes {most} flows at a time, and its program has not taken the last ones"
-            ),
-            Self::LabelTooLong => f.write_str("a flow's label has at most 256 bytes"),
-        }
-    }
-}
-
-impl std::error::Error for FlowError {}
 
 /// An event for the application.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,6 +125,8 @@ pub struct Connection {
     /// Time of the last stream data or datagram from the peer.
     pub(super) answered: Time,
     tried: Time,
+    /// When units were first sent after the last arrival, or before it.
+    asked: Option<Time>,
     last_word: LastWord,
     dscp: Option<Dscp>,
     /// Memory of what the application has received and not processed, in bytes.
@@ -238,6 +171,7 @@ impl Connection {
             heard: now,
             answered: now,
             tried: now,
+            asked: None,
             last_word: LastWord::default(),
             dscp: None,
             unprocessed: Arc::default(),
@@ -387,6 +321,7 @@ impl Connection {
             burst: account.burst,
             acks_sent: all.frame_tx.acks,
             acks_received: all.frame_rx.acks,
+            heard: self.heard,
         }
     }
 
@@ -566,6 +501,9 @@ impl Connection {
             if carrying {
                 self.gate.on_sent(now, Bytes::new(size as u64), &account);
             }
+        }
+        if carrying && !self.sending.is_idle() {
+            self.note_asked(now);
         }
         // There may be space for more units now.
         self.touched |= !self.sending.is_idle();

@@ -227,4 +227,6 @@ pub struct ConnectionStatistics {
     pub acks_sent: u64,
     /// ACK frames received.
     pub acks_received: u64,
+    /// When the last packet arrived; before the first, when the connection began.
+    pub heard: Time,
 }

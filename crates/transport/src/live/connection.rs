@@ -117,9 +117,23 @@ impl Caller {
         trust: &Trust,
         token: Token,
     ) -> Result<Connection, Error> {
-        let pending = Pending::start_on(&self.thread, remote, name, trust, token)?;
+        let pending = self.begin(remote, name, trust, token)?;
         pending.wait(None).unwrap_or(Ok(()))?;
         Ok(pending.connection())
+    }
+
+    /// Starts a connection to `remote`, as [`Pending::begin`] does.
+    ///
+    /// # Errors
+    /// `trust` cannot be used, or there are too many connections.
+    pub fn begin(
+        &self,
+        remote: SocketAddr,
+        name: &str,
+        trust: &Trust,
+        token: Token,
+    ) -> Result<Pending, Error> {
+        Pending::start_on(&self.thread, remote, name, trust, token)
     }
 }
 

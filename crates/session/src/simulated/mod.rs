@@ -4,9 +4,10 @@
 //! Packetizer, endpoints, messages, reports and depacketizer are those of the two programs; the
 //! handshake, reconnection and its pauses are theirs, too.
 
+mod side;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::{Bytes, BytesMut};
 use ontempo_foundation::{Duration, RandomStream, Time};
@@ -14,18 +15,15 @@ use ontempo_media::{
     Depacketizer, DepacketizerOptions, Packetizer, PacketizerOptions, RestoredDatagram, Unit,
 };
 use ontempo_transport::{
-    ConnectionId, CustomLaw, Delivery, DeliveryOrder, EcnCodepoint, Endpoint, Event, FlowConfig,
-    FlowId, Identity, Outgoing, Poll, Reliability, Source, Token, Trust,
+    ConnectionId, CustomLaw, Delivery, DeliveryOrder, EcnCodepoint, Event, FlowConfig, FlowId,
+    Identity, Outgoing, Reliability, Source, Token, Trust,
 };
 
-use crate::configuration;
+use crate::attempts::Attempts;
 use crate::latency;
 use crate::message::{self, Content, Label, REPORTS, Report};
 use crate::sink::{is_usable, release};
-
-/// Pause before connecting again: the first, and the maximum to which it doubles; as the sender's.
-const MIN_BACKOFF: Duration = Duration::from_millis(250);
-const MAX_BACKOFF: Duration = Duration::from_secs(4);
+use side::{RECEIVER, Side, sender};
 
 /// Memory of queued units beyond which a live sender drops some: the command's default.
 const BACKLOG: usize = 8_000_000;
@@ -35,25 +33,6 @@ const MAX_NUMBERS: usize = 4096;
 
 /// From one report of the receiver to the next.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-
-/// The number of the receiver's network; those of the sender's addresses come after it.
-const RECEIVER_NETWORK: u8 = 0;
-const RECEIVER: SocketAddr = in_network(RECEIVER_NETWORK);
-
-const fn in_network(number: u8) -> SocketAddr {
-    SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::new(10, 0, number, 1), 4433))
-}
-
-/// The sender's address after so many changes.
-const fn sender(changes: u8) -> SocketAddr {
-    in_network(changes.saturating_add(RECEIVER_NETWORK + 1))
-}
-
-/// The number of changes after which the sender has this address.
-const fn changes_of(address: SocketAddr) -> u8 {
-    let SocketAddr::V4(address) = address else { return 0 };
-    address.ip().octets()[2].saturating_sub(RECEIVER_NETWORK + 1)
-}
 
 /// How the stream is sent.
 #[derive(Clone, Debug)]
@@ -109,65 +88,6 @@ struct Waiting {
     queued: Time,
 }
 
-/// An endpoint, and the datagrams that it has made.
-struct Side {
-    endpoint: Endpoint,
-    wake: Time,
-    out: VecDeque<Datagram>,
-    scratch: Vec<u8>,
-    /// Something has happened since it was last asked for datagrams.
-    is_touched: bool,
-}
-
-impl Side {
-    fn new(options: &StreamOptions, seed: u64, name: &str, custom: Option<CustomLaw>) -> Self {
-        let mut random = RandomStream::new(seed, name);
-        let mut bytes = [0; 32];
-        for chunk in bytes.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&random.next_u64().to_be_bytes());
-        }
-        let configuration = ontempo_transport::Configuration {
-            congestion: options.congestion,
-            custom,
-            ..configuration()
-        };
-        let endpoint = Endpoint::new(configuration, bytes);
-        let (wake, out, scratch) = (Time::NEVER, VecDeque::new(), Vec::new());
-        Self { endpoint, wake, out, scratch, is_touched: true }
-    }
-
-    /// The endpoint, to which something is done.
-    fn touch(&mut self) -> &mut Endpoint {
-        self.is_touched = true;
-        &mut self.endpoint
-    }
-
-    /// Collects what the endpoint sends now.
-    fn flush(&mut self, now: Time) {
-        self.is_touched = false;
-        loop {
-            match self.endpoint.poll_transmit(now, &mut self.scratch) {
-                Poll::Transmit(transmit) => {
-                    let segment = transmit.segment.unwrap_or(transmit.size).max(1);
-                    for data in self.scratch[..transmit.size].chunks(segment) {
-                        let is_ecn_capable = transmit.ecn.is_some();
-                        let (data, to) = (data.to_vec(), changes_of(transmit.destination));
-                        self.out.push_back(Datagram { data, is_ecn_capable, to });
-                    }
-                }
-                Poll::WaitUntil(at) => {
-                    self.wake = at;
-                    return;
-                }
-                Poll::Idle => {
-                    self.wake = Time::NEVER;
-                    return;
-                }
-            }
-        }
-    }
-}
-
 /// The sender's connection.
 #[derive(Default)]
 struct Sending {
@@ -178,9 +98,9 @@ struct Sending {
     latency: Option<Duration>,
     /// Numbers of units in the flow, by their numbers in the stream.
     numbers: BTreeMap<u64, u64>,
-    /// When it connects again.
-    again: Option<Time>,
-    backoff: Duration,
+    /// Attempts to connect again.
+    again: Option<Attempts<ConnectionId>>,
+    round_trip: Option<Duration>,
     connections: u64,
 }
 
@@ -243,8 +163,7 @@ impl Stream {
             label: String::new(),
         };
         let release = release(&config, least, true);
-        let sending =
-            Sending { backoff: MIN_BACKOFF, latency: options.latency, ..Sending::default() };
+        let sending = Sending { latency: options.latency, ..Sending::default() };
         let mut stream = Self {
             options,
             label,
@@ -298,7 +217,7 @@ impl Stream {
             self.sides[1].wake,
             self.packetizer.next_timeout(),
             self.depacketizer.next_timeout(),
-            self.sending.again.unwrap_or(Time::NEVER),
+            self.sending.again.as_ref().map_or(Time::NEVER, Attempts::next_timeout),
             self.sending.measuring.map_or(Time::NEVER, |since| since + latency::MEASURED_FOR),
             self.receiving.report_due.unwrap_or(Time::NEVER),
         ]
@@ -314,9 +233,7 @@ impl Stream {
                 side.touch().handle_timeout(now);
             }
         }
-        if self.sending.again.is_some_and(|at| at <= now) {
-            self.connect(now);
-        }
+        self.try_again(now);
         self.packetizer.handle_timeout(now);
         self.report(now);
         self.work(now);
@@ -355,20 +272,54 @@ impl Stream {
     }
 
     fn connect(&mut self, now: Time) {
-        self.sending.again = None;
-        match self.sides[0].touch().connect(now, RECEIVER, "receiver", &self.trust, Token::anyone())
-        {
-            Ok(connection) => self.sending.connection = Some(connection),
-            Err(_) => self.connect_later(now),
+        self.sending.connection = self.attempt(now);
+        if self.sending.connection.is_none() {
+            self.connect_again(now);
         }
     }
 
-    fn connect_later(&mut self, now: Time) {
+    fn attempt(&mut self, now: Time) -> Option<ConnectionId> {
+        let sender = self.sides[0].touch();
+        sender.connect(now, RECEIVER, "receiver", &self.trust, Token::anyone()).ok()
+    }
+
+    /// The connection is lost.
+    fn connect_again(&mut self, now: Time) {
         (self.sending.connection, self.sending.flow) = (None, None);
         self.sending.measuring = None;
         self.sending.numbers.clear();
-        self.sending.again = Some(now + self.sending.backoff);
-        self.sending.backoff = (self.sending.backoff * 2).min(MAX_BACKOFF);
+        self.sending.again = Some(Attempts::new(now, self.sending.round_trip));
+        self.try_again(now);
+    }
+
+    /// Begins and gives up attempts to connect as the sender does.
+    fn try_again(&mut self, now: Time) {
+        let Some(mut attempts) = self.sending.again.take() else { return };
+        for given_up in attempts.given_up(now) {
+            self.close(now, given_up);
+        }
+        if attempts.is_due(now) {
+            let begun = self.attempt(now);
+            attempts.begun(now, begun);
+        }
+        self.sending.again = Some(attempts);
+    }
+
+    /// An attempt is answered: the others are given up.
+    fn answered(&mut self, now: Time, connection: ConnectionId) {
+        let Some(mut attempts) = self.sending.again.take() else { return };
+        if attempts.take(|other| *other == connection).is_none() {
+            self.sending.again = Some(attempts);
+            return;
+        }
+        attempts.into_all().for_each(|other| self.close(now, other));
+        self.sending.connection = Some(connection);
+    }
+
+    fn close(&mut self, now: Time, connection: ConnectionId) {
+        if let Some(connection) = self.sides[0].touch().connection(connection) {
+            connection.close(now, "");
+        }
     }
 
     /// Handles events, and moves units and datagrams as far as they go.
@@ -412,12 +363,13 @@ impl Stream {
     fn sender_events(&mut self, now: Time) {
         while let Some(event) = self.sides[0].endpoint.poll_event() {
             match event {
-                Event::Connected { connection, .. }
-                    if Some(connection) == self.sending.connection =>
-                {
-                    match self.sending.latency {
-                        Some(_) => self.open_flow(connection),
-                        None => self.sending.measuring = Some(now),
+                Event::Connected { connection, .. } => {
+                    self.answered(now, connection);
+                    if Some(connection) == self.sending.connection {
+                        match self.sending.latency {
+                            Some(_) => self.open_flow(connection),
+                            None => self.sending.measuring = Some(now),
+                        }
                     }
                 }
                 Event::FlowOpened { connection, flow, .. }
@@ -428,7 +380,11 @@ impl Stream {
                     }
                 }
                 Event::Closed { connection, .. } if Some(connection) == self.sending.connection => {
-                    self.connect_later(now);
+                    self.connect_again(now);
+                }
+                Event::Closed { connection, .. } => {
+                    let attempts = self.sending.again.as_mut();
+                    attempts.and_then(|all| all.take(|one| *one == connection));
                 }
                 _ => {}
             }
@@ -458,7 +414,6 @@ impl Stream {
         let config = FlowConfig { order, reliability, label };
         let connection = self.sides[0].touch().connection(connection);
         self.sending.flow = connection.and_then(|connection| connection.open_flow(config).ok());
-        self.sending.backoff = MIN_BACKOFF;
         self.sending.connections += 1;
     }
 
@@ -466,6 +421,10 @@ impl Stream {
         let (Some(id), Some(flow)) = (self.sending.connection, self.sending.flow) else { return };
         let Side { endpoint, is_touched, .. } = &mut self.sides[0];
         let Some(connection) = endpoint.connection(id) else { return };
+        if !self.waiting.is_empty() {
+            self.sending.round_trip =
+                connection.statistics().round_trip.or(self.sending.round_trip);
+        }
         while let Some(waiting) = self.waiting.front() {
             let unit = &waiting.unit;
             let is_reliable = self.options.reliability == Reliability::Full;

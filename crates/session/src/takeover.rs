@@ -1,0 +1,154 @@
+//! The senders that come to a receiver: which one is received, which one takes over, which are refused.
+
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_transport::CloseReason;
+use ontempo_transport::live::{Accepted, Connection, ReceiveFlow, SendFlow};
+
+use crate::error::Error;
+use crate::file::Offer;
+use crate::message::Label;
+use crate::receiver::{
+    Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP, labels, send,
+};
+
+/// Silence of a connection after which another sender may take its place. Reports, which a sender
+/// that is there acknowledges, are sent every [`ASK`] meanwhile.
+const SILENT: Wall = Wall::from_millis(500);
+const ASK: Wall = Wall::from_millis(100);
+
+/// A sender that has come while another's connection is silent, or seems to be.
+pub(crate) struct Contender {
+    connection: Connection,
+    flow: ReceiveFlow,
+    since: Instant,
+    asked: Instant,
+}
+
+impl<H: ReceiverHandler> Receiver<H> {
+    /// Accepts a connection; returns one whose sender has opened its flow.
+    fn next_flow(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
+        match self.listener.accept_within(limit) {
+            Some(Accepted::Connection(connection)) => {
+                self.waiting.push((connection, Instant::now()));
+            }
+            Some(Accepted::Refused { remote, closed }) => {
+                self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
+            }
+            None => {}
+        }
+        for place in 0..self.waiting.len() {
+            let (connection, since) = &self.waiting[place];
+            match connection.accept_flow_within(Wall::ZERO) {
+                Some(Ok(flow)) => return Ok(Some((self.waiting.swap_remove(place).0, flow))),
+                None if since.elapsed() < SENDER_TIMEOUT => {}
+                Some(Err(_)) | None => {
+                    self.waiting.swap_remove(place);
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sender that waits for the end of another's connection, or the next one.
+    pub(crate) fn next_sender(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        match self.contender.take() {
+            Some(Contender { connection, flow, .. }) => Ok(Some((connection, flow))),
+            None => self.next_flow(STEP),
+        }
+    }
+
+    /// Polls the listener: returns a new connection of the same sender, or of one that takes its
+    /// place; refuses other senders.
+    pub(crate) fn poll_listener(
+        &mut self,
+        old: &Connection,
+        reports: &SendFlow,
+    ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        if self.polled_at.elapsed() < STEP {
+            return Ok(None);
+        }
+        self.polled_at = Instant::now();
+        if let Some((connection, flow)) = self.next_flow(Wall::ZERO)?
+            && let Ok((label, offer)) = labels(&flow.config().label)
+        {
+            let of_stream = self.stream.as_ref().map(|stream| stream.label.session);
+            let of_file = self.file.as_ref().map(|file| file.session);
+            if of_stream.or(of_file) == Some(label.session) {
+                self.contender = None;
+                return Ok(Some((connection, flow)));
+            }
+            let same_file = self.file.as_ref().is_some_and(|file| Some(file.offer()) == offer);
+            if self.contender.is_none() && (!self.options.once || same_file) {
+                let (since, asked) = (Instant::now(), Instant::now());
+                self.ask(reports);
+                self.contender = Some(Contender { connection, flow, since, asked });
+            } else {
+                self.refuse(&connection, "another is sending")?;
+            }
+        }
+        self.judge(old, reports)
+    }
+
+    /// Sends a report, which a sender that is there acknowledges.
+    fn ask(&self, reports: &SendFlow) {
+        if let Some(stream) = &self.stream {
+            send(reports, &stream.last_report);
+        } else if let Some(file) = &self.file {
+            send(reports, &file.report());
+        }
+    }
+
+    /// Returns the connection of the sender that waits, if that of the other has been silent for long
+    /// enough; refuses it if the other is there.
+    fn judge(
+        &mut self,
+        old: &Connection,
+        reports: &SendFlow,
+    ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        let Some(contender) = &mut self.contender else { return Ok(None) };
+        // Once it is closed, its flow ends, and the contender is the next.
+        let Some(statistics) = old.statistics() else { return Ok(None) };
+        let silence = Wall::from_nanos(old.clock().now().since(statistics.heard).as_nanos());
+        let round_trip = statistics.round_trip.unwrap_or_default();
+        let round_trip = Wall::from_nanos(round_trip.as_nanos());
+        let is_there = silence + round_trip < contender.since.elapsed();
+        if !is_there && silence < SILENT.max(3 * round_trip) {
+            if contender.asked.elapsed() >= ASK {
+                contender.asked = Instant::now();
+                self.ask(reports);
+            }
+            return Ok(None);
+        }
+        let Some(Contender { connection, flow, .. }) = self.contender.take() else {
+            return Ok(None);
+        };
+        if is_there {
+            self.refuse(&connection, "another is sending")?;
+            return Ok(None);
+        }
+        old.close_with(CloseReason::Busy, "another sender has taken its place");
+        Ok(Some((connection, flow)))
+    }
+
+    /// Refuses a sender that is not the stream's.
+    pub(crate) fn refuse(&mut self, connection: &Connection, reason: &str) -> Result<(), Error> {
+        connection.close_with(CloseReason::Busy, "another sender is connected");
+        let (remote, reason) = (Some(connection.remote()), reason.to_owned());
+        self.emit(ReceiverEvent::Refused { remote, reason })
+    }
+
+    /// Whether it is no sender of the stream or of the file that is not ended.
+    pub(crate) fn is_of_another(&self, label: Label, offer: Option<Offer>, is_known: bool) -> bool {
+        match (&self.file, offer) {
+            // Of the same name: the file that the user has made anew.
+            (Some(file), Some(offer)) => {
+                file.session != label.session && file.offer().name != offer.name
+            }
+            (Some(_), None) => true,
+            (None, _) => self.options.once && self.stream.is_some() && !is_known,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The memory of all connections together.
+
+use std::collections::BTreeMap;
+
+use ontempo_foundation::Time;
+
+use super::{CONNECTION_COST, Endpoint};
+use crate::admission::Origin;
+
+impl Endpoint {
+    /// Counts a connection's memory anew, and keeps the sum within its limit.
+    pub(super) fn count_memory(&mut self, now: Time, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        self.memory -= kept.memory;
+        kept.memory = CONNECTION_COST + kept.connection.memory();
+        self.memory += kept.memory;
+        if self.memory > self.config.receive_memory.get() {
+            self.relieve(now);
+        }
+    }
+
+    /// Closes connections until the memory is within its limit: of the origin that holds most, the
+    /// one that holds most. So a peer with many connections does not displace the others.
+    pub(super) fn relieve(&mut self, now: Time) {
+        self.memory = 0;
+        let mut origins: BTreeMap<Origin, u64> = BTreeMap::new();
+        for kept in self.connections.iter_mut().flatten() {
+            // Meanwhile the program may have taken some of it.
+            kept.memory = CONNECTION_COST + kept.connection.memory();
+            self.memory += kept.memory;
+            *origins.entry(kept.origin).or_default() += kept.memory;
+        }
+        while self.memory > self.config.receive_memory.get() {
+            let most = origins.iter_mut().max_by_key(|(_, memory)| **memory);
+            let Some((origin, of_origin)) = most else { return };
+            let held = |place: &usize| {
+                let kept = self.connections[*place].as_ref()?;
+                (kept.origin == *origin && kept.memory > CONNECTION_COST).then_some(kept.memory)
+            };
+            let place = (0..self.connections.len())
+                .filter(|place| held(place).is_some())
+                .max_by_key(|place| held(place));
+            let Some(place) = place else {
+                // Only connections without data: new ones are refused.
+                *of_origin = 0;
+                if origins.values().all(|memory| *memory == 0) {
+                    return;
+                }
+                continue;
+            };
+            let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+            let freed = kept.memory - CONNECTION_COST;
+            kept.memory = CONNECTION_COST;
+            self.memory -= freed;
+            *of_origin -= freed;
+            kept.connection.overload(now);
+            self.settle(place);
+            self.queue(place);
+        }
+    }
+}
