@@ -12,6 +12,7 @@ use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 
 use crate::backlog::QueuedUnit;
 use crate::message::{self, REPORTS, Report};
+use crate::viewers::{self, Viewers};
 
 /// Maximum units whose numbers in the flow are stored, to translate dependencies.
 const MAX_NUMBERS: usize = 4096;
@@ -75,7 +76,7 @@ pub(crate) struct Session {
     prune_at: usize,
     /// Reliability is full: after a lost connection, unacknowledged messages are sent again.
     is_reliable: bool,
-    report: Arc<Mutex<Option<Report>>>,
+    report: Arc<Mutex<Option<(Report, Option<Viewers>)>>>,
     report_thread: Option<JoinHandle<()>>,
 }
 
@@ -165,6 +166,15 @@ impl Session {
 
     /// The receiver's last report.
     pub(crate) fn report(&self) -> Option<Report> {
+        self.last_report().map(|(report, _)| report)
+    }
+
+    /// The viewers of its last report, if it is a relay.
+    pub(crate) fn viewers(&self) -> Option<Viewers> {
+        self.last_report().and_then(|(_, viewers)| viewers)
+    }
+
+    fn last_report(&self) -> Option<(Report, Option<Viewers>)> {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +195,10 @@ impl Session {
 }
 
 /// Stores the receiver's latest report until the connection is closed.
-fn receive_reports(connection: &Connection, last_report: &Mutex<Option<Report>>) {
+fn receive_reports(
+    connection: &Connection,
+    last_report: &Mutex<Option<(Report, Option<Viewers>)>>,
+) {
     let Ok(flow) = connection.accept_flow() else { return };
     if flow.config().label != REPORTS {
         return;
@@ -194,7 +207,8 @@ fn receive_reports(connection: &Connection, last_report: &Mutex<Option<Report>>)
         if let Delivery::Unit(unit) = delivery
             && let Ok(report) = serde_json::from_slice(&unit.data)
         {
-            *last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+            *last_report.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((report, viewers::read(&unit.data)));
         }
     }
 }

@@ -10,9 +10,11 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::{Accepted, Connection, Listener, Message, ReceiveFlow, SendFlow};
 use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
 
+use crate::calling::{Call, Calling};
 use crate::error::Error;
 use crate::message::{Content, Label, REPORTS, Report, read};
 use crate::sink::{Counts, Sink, Target};
+use crate::stream_name::split_name;
 
 /// Interval of polling `stop`, and of polling the listener while a stream is received.
 const STEP: Wall = Wall::from_millis(50);
@@ -122,9 +124,19 @@ enum Ended {
     Stopped,
 }
 
+/// Where connections come from.
+enum Entrance {
+    /// Senders connect.
+    Listener(Listener),
+    /// A relay is called.
+    Calling(Box<Calling>),
+}
+
 /// Receives streams of [`Sender`](crate::Sender)s.
 pub struct Receiver<H> {
-    listener: Listener,
+    entrance: Entrance,
+    /// The flow of reports of a connection that was called, until its stream is received.
+    reports: Option<SendFlow>,
     options: ReceiverOptions,
     handler: H,
     stream: Option<Stream>,
@@ -138,9 +150,18 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// A receiver at `listener`, which should have been bound with
     /// [`configuration`](crate::configuration).
     pub fn new(listener: Listener, options: ReceiverOptions, handler: H) -> Self {
+        Self::at(Entrance::Listener(listener), options, handler)
+    }
+
+    /// A receiver that calls a relay.
+    pub fn calling(call: Call, options: ReceiverOptions, handler: H) -> Self {
+        Self::at(Entrance::Calling(Box::new(Calling::new(call))), options, handler)
+    }
+
+    fn at(entrance: Entrance, options: ReceiverOptions, handler: H) -> Self {
         let (stream, waiting, now) = (None, Vec::new(), Instant::now());
-        let progress_due = now + PROGRESS;
-        Self { listener, options, handler, stream, waiting, polled_at: now, progress_due }
+        let (reports, progress_due) = (None, now + PROGRESS);
+        Self { entrance, reports, options, handler, stream, waiting, polled_at: now, progress_due }
     }
 
     /// Receives until `stop` is set or, with [`ReceiverOptions::once`], until the first stream has
@@ -164,7 +185,11 @@ impl<H: ReceiverHandler> Receiver<H> {
                     }
                 },
             };
-            match self.receive_over(&connection, &flow) {
+            let ended = self.receive_over(&connection, &flow);
+            if let Entrance::Calling(calling) = &mut self.entrance {
+                calling.call_later();
+            }
+            match ended {
                 Ok(Ended::Complete) if self.options.once => return Ok(Outcome::StreamEnded),
                 Ok(Ended::Complete | Ended::Stopped | Ended::Refused) => {}
                 Ok(Ended::Lost(reason)) => {
@@ -235,8 +260,17 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     /// Accepts a connection; returns one whose sender has opened its flow.
     fn next_flow(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        let listener = match &mut self.entrance {
+            Entrance::Listener(listener) => listener,
+            Entrance::Calling(calling) => {
+                return Ok(calling.next(limit)?.map(|(connection, flow, reports)| {
+                    self.reports = Some(reports);
+                    (connection, flow)
+                }));
+            }
+        };
         let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
-        match self.listener.accept_within(limit) {
+        match listener.accept_within(limit) {
             Some(Accepted::Connection(connection)) => {
                 self.waiting.push((connection, Instant::now()));
             }
@@ -261,12 +295,12 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     /// Polls the listener: returns a new connection of the same sender, refuses other senders.
     fn poll_listener(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        if self.polled_at.elapsed() < STEP {
+        if self.polled_at.elapsed() < STEP || matches!(self.entrance, Entrance::Calling(_)) {
             return Ok(None);
         }
         self.polled_at = Instant::now();
         let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { return Ok(None) };
-        let Ok(label) = flow.config().label.parse::<Label>() else { return Ok(None) };
+        let Some(label) = label_of(&flow) else { return Ok(None) };
         let current = self.stream.as_ref().map(|stream| stream.label.session);
         if current == Some(label.session) {
             return Ok(Some((connection, flow)));
@@ -288,7 +322,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         connection: &Connection,
         flow: &ReceiveFlow,
     ) -> Result<Ended, Error> {
-        let Ok(label) = flow.config().label.parse::<Label>() else {
+        let Some(label) = label_of(flow) else {
             let sentence = "what it was sent is not from ontempo send";
             connection.close_with(CloseReason::Unsupported, sentence);
             return Ok(Ended::Lost("it is not ontempo send".to_owned()));
@@ -330,8 +364,9 @@ impl<H: ReceiverHandler> Receiver<H> {
             stream.lost_at = None;
         }
         self.emit(ReceiverEvent::Receiving(connection.remote()))?;
-        let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
-        let reports = match connection.open_flow(reports) {
+        let config = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
+        let called = self.reports.take();
+        let reports = match called.map_or_else(|| connection.open_flow(config), Ok) {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };
@@ -451,6 +486,11 @@ impl<H: ReceiverHandler> Receiver<H> {
             }
         }
     }
+}
+
+/// The label of a sender's flow, without the name of its stream.
+fn label_of(flow: &ReceiveFlow) -> Option<Label> {
+    split_name(&flow.config().label).ok()?.0.parse().ok()
 }
 
 /// Sends a report, or skips it if the send queue is full: the next one has the sums, too.

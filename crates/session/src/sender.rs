@@ -19,6 +19,8 @@ use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::message::{Label, Report};
 use crate::source::Source;
+use crate::stream_name::{StreamName, with_name};
+use crate::viewers::Viewers;
 
 /// Maximum time of one blocking call, after which events and `stop` are polled.
 const STEP: Wall = Wall::from_millis(50);
@@ -56,6 +58,8 @@ pub struct SenderOptions {
     pub order: DeliveryOrder,
     /// Whether, and for how long, lost packets are sent again.
     pub reliability: Reliability,
+    /// The stream's name at a relay; `None`: the one without a name.
+    pub stream: Option<StreamName>,
     /// After a connection is lost, how long to try to connect again.
     pub give_up: Wall,
     /// Set by another thread or a signal handler: ends the source, sends queued units for at most
@@ -111,6 +115,8 @@ pub struct SenderTotals {
     pub reconnected: u64,
     /// The receiver's last report.
     pub report: Report,
+    /// The viewers of a relay.
+    pub viewers: Option<Viewers>,
 }
 
 /// How a connection ended.
@@ -276,7 +282,8 @@ impl<H: SenderHandler> Sender<H> {
     fn open(&self, before: u64) -> Result<Session, live::Error> {
         let SenderOptions { remote, name, trust, token, transport, .. } = &self.options;
         let connection = connect(*remote, name, trust, token.clone(), transport)?;
-        let label = Label { before, ..self.label }.to_string();
+        let label = Label { before, ..self.label };
+        let label = with_name(label, self.options.stream.as_ref());
         let (order, reliability) = (self.options.order, self.options.reliability);
         Session::open(connection, FlowConfig { order, reliability, label }, self.options.latency)
     }
@@ -424,6 +431,7 @@ impl<H: SenderHandler> Sender<H> {
                 self.emit(SenderEvent::Missed(missed))?;
             }
             self.totals.report = report;
+            self.totals.viewers = session.viewers();
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
         let totals = self.totals();
@@ -444,6 +452,7 @@ impl<H: SenderHandler> Sender<H> {
     fn add_to_totals(&mut self, session: &mut Session) {
         self.now = session.statistics().unwrap_or(self.now);
         self.totals.report = session.report().unwrap_or(self.totals.report);
+        self.totals.viewers = session.viewers().or(self.totals.viewers);
         self.before = self.sum();
         self.now = SendStatistics::default();
     }

@@ -70,6 +70,7 @@ const MAX_RESPONSES: usize = 64;
 struct Listening {
     crypto: Arc<WatchedServer>,
     token: Token,
+    other: Option<Token>,
 }
 
 /// All connections of one UDP socket: connects, listens, demultiplexes.
@@ -157,12 +158,20 @@ impl Endpoint {
         let quic = QuicServerConfig::try_from(Arc::new(tls))
             .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_string())))?;
         let crypto = Arc::new(WatchedServer(Arc::new(quic)));
-        self.listening = Some(Listening { crypto, token });
+        self.listening = Some(Listening { crypto, token, other: None });
         let seed = self.random.next_u64();
         let unused = (SharedAccount::default(), &Trace::default());
         let config = self.server_config(&self.config, seed, unused);
         self.stack.set_server_config(config);
         Ok(())
+    }
+
+    /// Admits clients with this token, too, from now on:
+    /// [`Connection::has_other_token`] tells which. To be called after [`listen`](Self::listen).
+    pub fn admit(&mut self, other: Token) {
+        if let Some(listening) = &mut self.listening {
+            listening.other = Some(other);
+        }
     }
 
     /// Connects to `remote`, whose certificate must be valid for `name` if trust depends on names.
@@ -383,7 +392,7 @@ impl Endpoint {
             self.stack.ignore(incoming);
             return;
         };
-        let token = listening.token.clone();
+        let (token, other) = (listening.token.clone(), listening.other.clone());
         if !self.has_memory() {
             // Meanwhile programs may have taken some of it.
             self.relieve(now);
@@ -419,6 +428,9 @@ impl Endpoint {
             Ok((handle, stack)) => {
                 let kind = (origin, true);
                 self.keep(now, (handle, stack, own), token, (account, trace), kind);
+                if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
+                    kept.connection.admit(other);
+                }
                 self.admission.insert(handle.0, origin, is_validated);
                 self.progress(now, handle.0);
             }

@@ -49,6 +49,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
         latency: arguments.latency,
         order: arguments.delivery.of_flow(),
         reliability: arguments.reliability.unwrap_or(default_reliability).of_flow(),
+        stream: None,
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
