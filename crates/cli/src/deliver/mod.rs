@@ -1,6 +1,7 @@
-//! `ontempo send` and `ontempo receive`: media between an encoder and a player.
+//! `ontempo send`, `receive` and `relay`: media between an encoder and players.
 
 mod receive;
+mod relay;
 mod send;
 mod status_line;
 
@@ -17,6 +18,7 @@ use crate::place::is_of_another_user;
 use crate::signals::is_stopped;
 
 pub(crate) use receive::{identity, receive};
+pub(crate) use relay::relay;
 pub(crate) use send::send;
 
 /// The port that error messages suggest.

@@ -49,7 +49,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
         latency: arguments.latency,
         order: arguments.delivery.of_flow(),
         reliability: arguments.reliability.unwrap_or(default_reliability).of_flow(),
-        stream: None,
+        stream: arguments.stream.clone(),
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
@@ -145,8 +145,16 @@ impl SenderHandler for OutputHandler {
 
 impl OutputHandler {
     fn progress(&mut self, all: &SenderTotals, over: &ConnectionStatistics) -> ControlFlow<()> {
+        let viewers = all.viewers.map_or_else(String::new, |viewers| {
+            format!(
+                ", {} viewers, {:.1} % of datagrams bad at the median one, {:.1} % at the worst",
+                viewers.count,
+                viewers.median_bad_share * 100.0,
+                viewers.worst_bad_share * 100.0
+            )
+        });
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost",
+            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{viewers}",
             all.flow.units,
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
@@ -186,6 +194,7 @@ impl OutputHandler {
             "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
             "window_bytes": over.map(|over| over.window.get()),
             "receiver": all.report,
+            "viewers": all.viewers,
         })
     }
 
