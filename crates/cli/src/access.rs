@@ -20,6 +20,9 @@ use crate::signals::is_stopped;
 /// The environment variable of the token. Other users cannot read it, as they can the arguments.
 const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
 
+/// The option of the file with a token.
+const TOKEN_FILE: &str = "--token-file";
+
 /// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
 const TOKEN_BYTES: usize = 16;
 
@@ -54,9 +57,9 @@ pub(crate) fn shared_token(options: &Credentials) -> Result<Token, Failure> {
 pub(crate) fn admitted_text(options: &Credentials) -> Result<Option<String>, Failure> {
     match (&options.token, &options.token_file) {
         (Some(text), _) => given(text).map(Some),
-        (None, Some(path)) => match token_in(path)? {
+        (None, Some(path)) => match token_in(TOKEN_FILE, path)? {
             Some(text) => Ok(Some(text)),
-            None => token_into(path).map(Some),
+            None => token_into(TOKEN_FILE, path).map(Some),
         },
         (None, None) => from_environment(),
     }
@@ -74,7 +77,7 @@ pub(crate) fn presented_text(options: &Credentials) -> Result<Option<String>, Fa
 fn given_text(options: &Credentials) -> Result<Option<String>, Failure> {
     match (&options.token, &options.token_file) {
         (Some(text), _) => given(text).map(Some),
-        (None, Some(path)) => token_in(path)?.map(Some).ok_or_else(|| {
+        (None, Some(path)) => token_in(TOKEN_FILE, path)?.map(Some).ok_or_else(|| {
             Failure::Environment(format!("--token-file {}: no such file", path.display()))
         }),
         (None, None) => Ok(None),
@@ -155,8 +158,8 @@ pub(crate) fn unreadable(named: &str, error: &io::Error) -> Failure {
 }
 
 /// The token in a file, without the ending of its line; `None` if there is no file.
-fn token_in(path: &Path) -> Result<Option<String>, Failure> {
-    let named = format!("--token-file {}", path.display());
+fn token_in(option: &str, path: &Path) -> Result<Option<String>, Failure> {
+    let named = format!("{option} {}", path.display());
     let text = match read_own(path, OTHERS, is_stopped) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| unreadable(&named, &error))?,
@@ -170,10 +173,10 @@ fn token_in(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// Writes a new token to a new file, which only this user can read.
-fn token_into(path: &Path) -> Result<String, Failure> {
+fn token_into(option: &str, path: &Path) -> Result<String, Failure> {
     let text = random_token().map_err(|error| no_randomness(&error))?;
     write_new(path, format!("{text}\n").as_bytes())
-        .map_err(|error| output_failure(&format!("--token-file {}", path.display()), &error))?;
+        .map_err(|error| output_failure(&format!("{option} {}", path.display()), &error))?;
     Ok(text)
 }
 
@@ -184,9 +187,9 @@ pub(crate) fn admitted(options: &Admission) -> Result<Admitted, Failure> {
     } else if let Some(text) = &options.credentials.token {
         (given(text)?, Origin::Given)
     } else if let Some(path) = &options.credentials.token_file {
-        match token_in(path)? {
+        match token_in(TOKEN_FILE, path)? {
             Some(text) => (text, Origin::Given),
-            None => (token_into(path)?, Origin::Made),
+            None => (token_into(TOKEN_FILE, path)?, Origin::Made),
         }
     } else if let Some(text) = from_environment()? {
         (text, Origin::Given)
@@ -196,7 +199,26 @@ pub(crate) fn admitted(options: &Admission) -> Result<Admitted, Failure> {
     Ok(Admitted { token: token(&text, "the token")?, text, origin })
 }
 
+/// The token that viewers of a relay must present: of a file, which is made if it is missing, or a new
+/// one. The environment has that of sources, with which viewers could send.
+pub(crate) fn viewers_token(path: Option<&Path>) -> Result<Admitted, Failure> {
+    let option = "--viewers-token-file";
+    let (text, origin) = match path {
+        Some(path) => match token_in(option, path)? {
+            Some(text) => (text, Origin::Given),
+            None => (token_into(option, path)?, Origin::Made),
+        },
+        None => (random_token().map_err(|error| no_randomness(&error))?, Origin::Made),
+    };
+    Ok(Admitted { token: token(&text, "the token of viewers")?, text, origin })
+}
+
 impl Admitted {
+    /// True if both are the same token.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.token == other.token
+    }
+
     /// The URL of a receiver at `local`. A token that was given is only in it if `with_token`.
     pub(crate) fn url(
         &self,

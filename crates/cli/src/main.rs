@@ -80,6 +80,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Adus(arguments) => adus::adus(&arguments.command),
         Command::Send(arguments) => return deliver::send(&arguments),
         Command::Receive(arguments) => return deliver::receive(&arguments),
+        Command::Relay(arguments) => deliver::relay(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Impair(arguments) => impair::impair(&arguments),
         Command::Show(arguments) => page::show(&arguments),

@@ -14,6 +14,7 @@ use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 use crate::backlog::QueuedUnit;
 use crate::file::Reply;
 use crate::message::{self, REPORTS, Report};
+use crate::viewers::{self, Viewers};
 
 /// Maximum units whose numbers in the flow are stored, to translate dependencies.
 const MAX_NUMBERS: usize = 4096;
@@ -24,6 +25,9 @@ const MAX_UNSETTLED: usize = 16 << 20;
 
 /// Bytes of memory counted for each unacknowledged message beside its data.
 const MESSAGE_BYTES: usize = 256;
+
+/// The receiver's last report, and the viewers if it is a relay.
+type LastReport = Option<(Report, Option<Viewers>)>;
 
 /// A message ready to be sent.
 pub(crate) struct OutgoingMessage {
@@ -82,7 +86,7 @@ pub(crate) struct Session {
     prune_at: usize,
     /// Reliability is full: after a lost connection, unacknowledged messages are sent again.
     is_reliable: bool,
-    report: Arc<Mutex<Option<Report>>>,
+    report: Arc<Mutex<LastReport>>,
     replies: std::sync::mpsc::Receiver<Reply>,
     report_thread: Option<JoinHandle<()>>,
 }
@@ -191,6 +195,15 @@ impl Session {
 
     /// The receiver's last report.
     pub(crate) fn report(&self) -> Option<Report> {
+        self.last_report().map(|(report, _)| report)
+    }
+
+    /// The viewers of its last report, if it is a relay.
+    pub(crate) fn viewers(&self) -> Option<Viewers> {
+        self.last_report().and_then(|(_, viewers)| viewers)
+    }
+
+    fn last_report(&self) -> LastReport {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,7 +226,7 @@ impl Session {
 /// Stores the receiver's latest report until the connection is closed.
 fn receive_reports(
     connection: &Connection,
-    last_report: &Mutex<Option<Report>>,
+    last_report: &Mutex<LastReport>,
     replied: &SyncSender<Reply>,
 ) {
     let Ok(flow) = connection.accept_flow() else { return };
@@ -226,7 +239,8 @@ fn receive_reports(
             // There is one to an offer.
             let _ = replied.try_send(reply);
         } else if let Ok(report) = serde_json::from_slice(&unit.data) {
-            *last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+            *last_report.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((report, viewers::read(&unit.data)));
         }
     }
 }

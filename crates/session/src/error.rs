@@ -12,6 +12,8 @@ pub enum Error {
     Transport(live::Error),
     /// The receiver closed the connection for a reason for which connecting again is of no use.
     EndedByReceiver(Closed),
+    /// The relay refused or ended the connection for a reason for which calling again is of no use.
+    EndedByRelay(Closed),
     /// The source failed; an error sentence.
     Source(String),
     /// The target could not be opened or written to; an error sentence.
@@ -31,6 +33,10 @@ impl fmt::Display for Error {
             Self::EndedByReceiver(closed) => {
                 let said = if closed.said.is_empty() { &closed.sentence } else { &closed.said };
                 write!(f, "the receiver ended it: {said}")
+            }
+            Self::EndedByRelay(closed) => {
+                let said = if closed.said.is_empty() { &closed.sentence } else { &closed.said };
+                write!(f, "the relay ended it: {said}")
             }
             Self::Source(sentence) | Self::Target(sentence) | Self::Incomplete(sentence) => {
                 f.write_str(sentence)

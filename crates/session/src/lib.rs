@@ -13,6 +13,7 @@
 
 mod attempts;
 mod backlog;
+mod calling;
 mod connection;
 mod error;
 pub mod file;
@@ -26,21 +27,28 @@ mod sender;
 pub mod simulated;
 mod sink;
 mod source;
+mod stream_name;
 mod takeover;
+mod totals;
 mod url;
+mod viewers;
 
 use ontempo_foundation::Duration;
 use ontempo_transport::{Configuration, Limits};
 
 pub use backlog::{Backlog, Overflow};
+pub use calling::Call;
 pub use error::Error;
 pub use file::{PartFile, SourceFile};
 pub use output::StoppableWriter;
 pub use receiver::{Flowing, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
-pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals};
+pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions};
 pub use sink::Target;
 pub use source::Source;
+pub use stream_name::{StreamName, StreamNameError, split_name, with_name};
+pub use totals::SenderTotals;
 pub use url::{ReceiverUrl, ReceiverUrlError};
+pub use viewers::{RelayReport, Viewers};
 
 /// Connections with the token at a time of a receiver: it receives one stream, and refuses other
 /// senders in a moment. More are refused. Strangers without the token take none of these places.

@@ -12,11 +12,12 @@ use ontempo_transport::{
     CloseReason, ConnectionStatistics, Delivery, FlowConfig, ReceiveStatistics, Reliability,
 };
 
+use crate::calling::{Call, Calling};
 use crate::error::Error;
-use crate::file::{Digest, FileLabel, Offer, PartFile, Reply, Transfer};
-use crate::message::{Content, Label, LabelError, REPORTS, Report, read};
+use crate::file::{Digest, Offer, PartFile, Reply, Transfer};
+use crate::message::{Content, Label, LabelError, Report, read};
 use crate::sink::{Counts, Sink, Target};
-use crate::takeover::Contender;
+use crate::takeover::{Contender, Entrance, labels};
 
 /// Interval of polling `stop`, and of polling the listener while a stream is received.
 pub(crate) const STEP: Wall = Wall::from_millis(50);
@@ -165,15 +166,6 @@ impl Stream {
     }
 }
 
-/// What a label says: the stream or the file.
-pub(crate) fn labels(text: &str) -> Result<(Label, Option<Offer>), LabelError> {
-    match text.parse() {
-        Ok(FileLabel { label, offer }) => Ok((label, Some(offer))),
-        Err(LabelError::NotMedia) => text.parse().map(|label| (label, None)),
-        Err(error) => Err(error),
-    }
-}
-
 /// How a connection ended.
 pub(crate) enum Ended {
     /// The flow has been received to its end.
@@ -190,7 +182,9 @@ pub(crate) enum Ended {
 
 /// Receives streams of [`Sender`](crate::Sender)s.
 pub struct Receiver<H> {
-    pub(crate) listener: Listener,
+    pub(crate) entrance: Entrance,
+    /// The flow of reports of a connection that was called, until its stream is received.
+    pub(crate) reports: Option<SendFlow>,
     pub(crate) options: ReceiverOptions,
     handler: H,
     pub(crate) stream: Option<Stream>,
@@ -206,11 +200,21 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// A receiver at `listener`, which should have been bound with
     /// [`configuration`](crate::configuration).
     pub fn new(listener: Listener, options: ReceiverOptions, handler: H) -> Self {
+        Self::at(Entrance::Listener(listener), options, handler)
+    }
+
+    /// A receiver that calls a relay.
+    pub fn calling(call: Call, options: ReceiverOptions, handler: H) -> Self {
+        Self::at(Entrance::Calling(Box::new(Calling::new(call))), options, handler)
+    }
+
+    fn at(entrance: Entrance, options: ReceiverOptions, handler: H) -> Self {
         let (waiting, now) = (Vec::new(), Instant::now());
         let progress_due = now + PROGRESS;
-        let (stream, file, contender) = (None, None, None);
+        let (stream, file, contender, reports) = (None, None, None, None);
         Self {
-            listener,
+            entrance,
+            reports,
             options,
             handler,
             stream,
@@ -243,7 +247,11 @@ impl<H: ReceiverHandler> Receiver<H> {
                     }
                 },
             };
-            match self.receive_over(&connection, &flow) {
+            let ended = self.receive_over(&connection, &flow);
+            if let Entrance::Calling(calling) = &mut self.entrance {
+                calling.call_later();
+            }
+            match ended {
                 Ok(Ended::Complete) if self.options.once => return Ok(Outcome::StreamEnded),
                 Ok(Ended::Complete | Ended::Stopped | Ended::Refused) => {}
                 Ok(Ended::Lost(reason)) => {
@@ -364,8 +372,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         if !is_known {
             self.emit_latency(label.latency)?;
         }
-        let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
-        let reports = match connection.open_flow(reports) {
+        let reports = match self.flow_of_reports(connection) {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };

@@ -19,8 +19,10 @@ use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::file::{FileLabel, SourceFile};
 use crate::latency::{Latency, ShortLatency, StreamLatency};
-use crate::message::{Label, Report};
+use crate::message::Label;
 use crate::source::Source;
+use crate::stream_name::{StreamName, with_name};
+use crate::totals::SenderTotals;
 
 /// Maximum time of one blocking call, after which events and `stop` are polled.
 pub(crate) const STEP: Wall = Wall::from_millis(50);
@@ -56,6 +58,8 @@ pub struct SenderOptions {
     pub order: DeliveryOrder,
     /// Whether, and for how long, lost packets are sent again.
     pub reliability: Reliability,
+    /// The stream's name at a relay; `None`: the one without a name.
+    pub stream: Option<StreamName>,
     /// After a connection is lost, how long to try to connect again.
     pub give_up: Wall,
     /// Set by another thread or a signal handler: ends the source, sends queued units for at most
@@ -113,44 +117,6 @@ impl<F: FnMut(SenderEvent<'_>) -> ControlFlow<()>> SenderHandler for F {
     }
 }
 
-/// Statistics over all connections of a [`Sender`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SenderTotals {
-    /// Units, bytes, arrived and dropped are sums; the others are of the current connection.
-    pub flow: SendStatistics,
-    /// Units dropped before they were sent, because the backlog was full.
-    pub overflow: Overflow,
-    /// Bytes of all units of the source, also of those that were dropped.
-    pub input_bytes: u64,
-    /// The latency of the stream; `None` with full reliability.
-    pub latency: Option<Duration>,
-    /// Bytes in the backlog and in the flow's send queue.
-    pub waiting_bytes: u64,
-    /// Connections after the first.
-    pub reconnected: u64,
-    /// How long nothing came of the receiver before them, in all, and the longest of these times.
-    pub interrupted: Duration,
-    /// The longest of these times.
-    pub longest_interruption: Duration,
-    /// Datagrams of the source so far: those of the backlog are not counted.
-    pub datagrams: u64,
-    /// The receiver's last report.
-    pub report: Report,
-    /// What receivers had reported that were started anew since, the sums.
-    pub earlier: Report,
-}
-
-impl SenderTotals {
-    /// Number of the stream's datagrams, and of those that no report has as whole. A receiver that was
-    /// killed has not reported its last second, which counts as missing.
-    pub fn datagrams(&self) -> (u64, u64) {
-        let (all, wrong) = self.report.datagrams();
-        let whole = (all - wrong).saturating_add(self.earlier.whole_datagrams);
-        let all = all.max(whole).max(self.datagrams);
-        (all, all - whole)
-    }
-}
-
 /// How a connection ended.
 pub(crate) enum Ended {
     /// All units have arrived, and the receiver has sent its final report.
@@ -163,8 +129,8 @@ pub(crate) enum Ended {
 pub struct Sender<H> {
     pub(crate) options: SenderOptions,
     label: Label,
-    latency: Latency,
-    backlog: Arc<Backlog>,
+    pub(crate) latency: Latency,
+    pub(crate) backlog: Arc<Backlog>,
     source: Source,
     handler: H,
     /// Messages to be sent before those of the backlog: left over from a lost connection.
@@ -173,15 +139,15 @@ pub struct Sender<H> {
     /// Why the source failed; a sentence.
     failed: Option<String>,
     /// The highest number of a datagram so far plus 1.
-    datagrams: u64,
+    pub(crate) datagrams: u64,
     /// The end of the stream has been queued for the current connection.
     is_end_queued: bool,
     /// When `stop` was noticed.
     stopped_at: Option<Instant>,
     progress_due: Instant,
     /// Sums over earlier connections.
-    before: SendStatistics,
-    now: SendStatistics,
+    pub(crate) before: SendStatistics,
+    pub(crate) now: SendStatistics,
     pub(crate) totals: SenderTotals,
     first: Option<Session>,
     /// The file that is sent, unless the receiver wants a stream.
@@ -319,24 +285,6 @@ impl<H: SenderHandler> Sender<H> {
         self.stopped_at.is_some()
     }
 
-    /// Statistics so far.
-    pub fn totals(&self) -> SenderTotals {
-        let flow = self.sum();
-        let waiting_bytes = self.backlog.waiting() as u64 + flow.held_bytes;
-        let (overflow, input_bytes) = (self.backlog.overflow(), self.backlog.input_bytes());
-        let latency = self.latency.stream().map(|stream| stream.latency);
-        let datagrams = self.datagrams;
-        SenderTotals {
-            flow,
-            overflow,
-            input_bytes,
-            latency,
-            waiting_bytes,
-            datagrams,
-            ..self.totals
-        }
-    }
-
     /// The event handler.
     pub fn handler(&mut self) -> &mut H {
         &mut self.handler
@@ -366,6 +314,7 @@ impl<H: SenderHandler> Sender<H> {
             Some(file) => FileLabel { label, offer: file.offer }.to_string(),
             None => label.to_string(),
         };
+        let label = with_name(label, self.options.stream.as_ref());
         let (order, reliability) = (self.options.order, self.options.reliability);
         Session::open(connection, FlowConfig { order, reliability, label }, latency)
     }
@@ -499,11 +448,12 @@ impl<H: SenderHandler> Sender<H> {
             self.now = statistics;
         }
         if let Some(report) = session.report() {
-            self.note_restart(&report);
+            self.note_restart(session, &report);
             if let Some(missed) = report.missed(&self.totals.report, self.latency.get()) {
                 self.emit(SenderEvent::Missed(missed))?;
             }
             self.totals.report = report;
+            self.totals.viewers = session.viewers();
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
         self.note_heard(session, &connection);
@@ -514,22 +464,6 @@ impl<H: SenderHandler> Sender<H> {
         self.emit(SenderEvent::Progress(&totals, &connection))
     }
 
-    /// A receiver that was started anew counts anew.
-    fn note_restart(&mut self, report: &Report) {
-        let (last, earlier) = (self.totals.report, &mut self.totals.earlier);
-        if report.whole_datagrams < last.whole_datagrams || report.units < last.units {
-            earlier.whole_datagrams += last.whole_datagrams;
-            self.totals.report = Report::default();
-        }
-    }
-
-    fn note_heard(&mut self, session: &Session, connection: &ConnectionStatistics) {
-        self.round_trip = connection.round_trip.or(self.round_trip);
-        let silent = session.connection.clock().now().since(connection.heard);
-        let now = Instant::now();
-        self.heard = now.checked_sub(Wall::from_nanos(silent.as_nanos())).unwrap_or(now);
-    }
-
     pub(crate) fn emit_overflow(&mut self) -> Result<(), Error> {
         let (now, before) = (self.backlog.overflow(), self.totals.overflow);
         if now == before {
@@ -538,26 +472,5 @@ impl<H: SenderHandler> Sender<H> {
         self.totals.overflow = now;
         let (units, bytes) = (now.units - before.units, now.bytes - before.bytes);
         self.emit(SenderEvent::Overflow(Overflow { units, bytes }))
-    }
-
-    /// Adds a closed connection to the sums.
-    fn add_to_totals(&mut self, session: &mut Session) {
-        self.now = session.statistics().unwrap_or(self.now);
-        if let Some(report) = session.report() {
-            self.note_restart(&report);
-            self.totals.report = report;
-        }
-        self.before = self.sum();
-        self.now = SendStatistics::default();
-    }
-
-    fn sum(&self) -> SendStatistics {
-        let (a, b) = (&self.before, &self.now);
-        let mut all = self.now;
-        all.units = a.units + b.units;
-        all.bytes = a.bytes + b.bytes;
-        all.arrived = a.arrived + b.arrived;
-        all.dropped = a.dropped + b.dropped;
-        all
     }
 }

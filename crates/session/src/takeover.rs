@@ -2,20 +2,34 @@
 
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_transport::CloseReason;
-use ontempo_transport::live::{Accepted, Connection, ReceiveFlow, SendFlow};
+use ontempo_transport::live::{self, Accepted, Connection, Listener, ReceiveFlow, SendFlow};
+use ontempo_transport::{CloseReason, FlowConfig};
 
+use crate::calling::Calling;
 use crate::error::Error;
-use crate::file::Offer;
-use crate::message::Label;
-use crate::receiver::{
-    Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP, labels, send,
-};
+use crate::file::{self, Offer};
+use crate::message::{Label, LabelError, REPORTS};
+use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP, send};
+use crate::stream_name::split_name;
 
 /// Silence of a connection after which another sender may take its place. Reports, which a sender
 /// that is there acknowledges, are sent every [`ASK`] meanwhile.
 const SILENT: Wall = Wall::from_millis(500);
 const ASK: Wall = Wall::from_millis(100);
+
+/// Where connections come from.
+pub(crate) enum Entrance {
+    /// Senders connect.
+    Listener(Listener),
+    /// A relay is called.
+    Calling(Box<Calling>),
+}
+
+/// What a label says, without the name of its stream: the stream or the file.
+pub(crate) fn labels(text: &str) -> Result<(Label, Option<Offer>), LabelError> {
+    let (label, _) = split_name(text).map_err(|_| LabelError::NotMedia)?;
+    file::labels(label)
+}
 
 /// A sender that has come while another's connection is silent, or seems to be.
 pub(crate) struct Contender {
@@ -28,8 +42,17 @@ pub(crate) struct Contender {
 impl<H: ReceiverHandler> Receiver<H> {
     /// Accepts a connection; returns one whose sender has opened its flow.
     fn next_flow(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        let listener = match &mut self.entrance {
+            Entrance::Listener(listener) => listener,
+            Entrance::Calling(calling) => {
+                return Ok(calling.next(limit)?.map(|(connection, flow, reports)| {
+                    self.reports = Some(reports);
+                    (connection, flow)
+                }));
+            }
+        };
         let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
-        match self.listener.accept_within(limit) {
+        match listener.accept_within(limit) {
             Some(Accepted::Connection(connection)) => {
                 self.waiting.push((connection, Instant::now()));
             }
@@ -67,7 +90,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         old: &Connection,
         reports: &SendFlow,
     ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        if self.polled_at.elapsed() < STEP {
+        if self.polled_at.elapsed() < STEP || matches!(self.entrance, Entrance::Calling(_)) {
             return Ok(None);
         }
         self.polled_at = Instant::now();
@@ -138,6 +161,15 @@ impl<H: ReceiverHandler> Receiver<H> {
         connection.close_with(CloseReason::Busy, "another sender is connected");
         let (remote, reason) = (Some(connection.remote()), reason.to_owned());
         self.emit(ReceiverEvent::Refused { remote, reason })
+    }
+
+    /// The flow of reports: this side has opened it already if it has called.
+    pub(crate) fn flow_of_reports(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<SendFlow, live::Error> {
+        let config = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
+        self.reports.take().map_or_else(|| connection.open_flow(config), Ok)
     }
 
     /// Whether it is no sender of the stream or of the file that is not ended.

@@ -84,6 +84,7 @@ fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
         latency: Some(Duration::from_millis(200)),
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Full,
+        stream: None,
         give_up: Wall::from_secs(5),
         stop: Arc::new(AtomicBool::new(false)),
     }

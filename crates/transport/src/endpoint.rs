@@ -72,6 +72,7 @@ const MAX_RESPONSES: usize = 64;
 struct Listening {
     crypto: Arc<WatchedServer>,
     token: Token,
+    other: Option<Token>,
 }
 
 /// All connections of one UDP socket: connects, listens, demultiplexes.
@@ -174,13 +175,21 @@ impl Endpoint {
             let random = folded(&hmac::Key::new(hmac::HMAC_SHA256, &self.seed));
             self.stack = stack(&self.config, self.seed, identity.reset_key(&token), random);
         }
-        self.listening = Some(Listening { crypto, token });
+        self.listening = Some(Listening { crypto, token, other: None });
         let seed = self.random.next_u64();
         let unused = (SharedAccount::default(), &Trace::default());
         let largest = largest_payload(Ipv6Addr::UNSPECIFIED.into());
         let config = self.server_config(&self.config, seed, unused, largest);
         self.stack.set_server_config(config);
         Ok(())
+    }
+
+    /// Admits clients with this token, too, from now on:
+    /// [`Connection::has_other_token`] tells which. To be called after [`listen`](Self::listen).
+    pub fn admit(&mut self, other: Token) {
+        if let Some(listening) = &mut self.listening {
+            listening.other = Some(other);
+        }
     }
 
     /// Connects to `remote`, whose certificate must be valid for `name` if trust depends on names.
@@ -403,7 +412,7 @@ impl Endpoint {
             self.stack.ignore(incoming);
             return;
         };
-        let token = listening.token.clone();
+        let (token, other) = (listening.token.clone(), listening.other.clone());
         if !self.has_memory() {
             // Meanwhile programs may have taken some of it.
             self.relieve(now);
@@ -440,6 +449,9 @@ impl Endpoint {
             Ok((handle, stack)) => {
                 let kind = (origin, true);
                 self.keep(now, (handle, stack, own), token, (account, trace), kind);
+                if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
+                    kept.connection.admit(other);
+                }
                 self.admission.insert(handle.0, origin, is_validated);
                 self.progress(now, handle.0);
             }

@@ -103,7 +103,11 @@ pub struct Unit {
     pub lifetime: Option<Duration>,
     /// Its priority.
     pub priority: u8,
-    /// Units that it depends on and that will never arrive: it may be of no use.
+    /// The unit that it continues, as the sender said.
+    pub continues: Option<u64>,
+    /// Units that it depends on, as the sender said.
+    pub depends_on: Vec<u64>,
+    /// Those of them that will never arrive: it may be of no use.
     pub missing: Vec<u64>,
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ontempo_foundation::{Bytes, Duration};
+use ontempo_session::StreamName;
 use ontempo_transport::{Congestion, CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_udp::Dscp;
 
@@ -204,6 +205,9 @@ pub(crate) struct Send {
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) credentials: Credentials,
+    /// Name of the stream at a relay, which carries several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) stream: Option<StreamName>,
     /// Delivery order of units
     #[arg(long, value_name = "ORDER", default_value = "in-order")]
     pub(crate) delivery: OrderArgument,
@@ -239,8 +243,18 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 pub(crate) struct Receive {
     /// Port to listen at, on all addresses of this machine or on one
-    #[arg(long, value_name = "[ADDRESS]:PORT")]
-    pub(crate) listen: String,
+    #[arg(long, value_name = "[ADDRESS]:PORT", required_unless_present = "from")]
+    pub(crate) listen: Option<String>,
+    /// The relay to call instead: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or
+    /// a name or an address, and a port
+    #[arg(long, value_name = "URL|HOST:PORT", conflicts_with_all = ["listen", "identity", "anyone", "qr"])]
+    pub(crate) from: Option<String>,
+    /// The relay's fingerprint, which it prints when it starts
+    #[arg(long, value_name = "HEX", requires = "from")]
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Name of the stream at the relay, if it has one
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub(crate) stream: Option<StreamName>,
     /// The target: udp://HOST:PORT, rtp://HOST:PORT with RTCP to the next port, a file, or - for
     /// standard output
     #[arg(long, value_name = "SINK")]
@@ -272,6 +286,47 @@ pub(crate) struct Receive {
     /// Print events, and figures each second, as JSON documents, one a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Relay {
+    /// Port to listen at, on all addresses of this machine or on one
+    #[arg(long, value_name = "[ADDRESS]:PORT")]
+    pub(crate) listen: String,
+    /// File of certificate and key (PEM), created if missing; default: a new certificate at each
+    /// start
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
+    /// File with the token of viewers, of mode 600, created if it is missing; default: a new token at
+    /// each start, which is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) viewers_token_file: Option<PathBuf>,
+    /// Viewers at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000, value_parser = places())]
+    pub(crate) viewers: u32,
+    /// Viewers at a time behind one address; default: a quarter of --viewers
+    #[arg(long, value_name = "COUNT", value_parser = places())]
+    pub(crate) viewers_of_host: Option<u32>,
+    /// Streams at a time, each with a name of its own (--stream)
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = places())]
+    pub(crate) streams: u32,
+    /// Units that viewers have not acknowledged, together; each counts once
+    #[arg(long, value_name = "SIZE", default_value = "128 MB")]
+    pub(crate) memory: Bytes,
+    #[command(flatten)]
+    pub(crate) congestion: Control,
+    /// DSCP of the packets: 0 to 63, or a name such as af41
+    #[arg(long, value_name = "DSCP")]
+    pub(crate) dscp: Option<Dscp>,
+    /// Print a JSON document a second, one per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn places() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=20_000)
 }
 
 fn latency(text: &str) -> Result<Duration, String> {

@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
-pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
+pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Relay, Repair, Send};
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::media::Media;
 pub(crate) use self::monitor::{Export, Monitor};
@@ -184,6 +184,18 @@ Examples:
   ontempo receive --listen :4433 --to film.ts --overwrite --qlog traces
   ontempo receive --listen :4433 --to - --qr | ffplay -")]
     Receive(Receive),
+    /// Give what `ontempo send` sends to many receivers, to each what its path bears
+    #[command(after_help = "\
+Prints two command lines: that of the source, and that of receivers, which call the relay. Each has a token of \
+its own; that of receivers cannot send. A receiver begins at a key frame. One that is slow gets fewer frames, \
+and slows down neither the source nor others.
+
+Examples:
+  ontempo relay --listen :4433
+  ontempo relay --listen :4433 --identity relay.pem --token-file token --viewers-token-file viewers
+  ontempo send --from udp://:5000 --to ontempo://relay.example:4433/FINGERPRINT#TOKEN
+  ontempo receive --from ontempo://relay.example:4433/FINGERPRINT#TOKEN --to udp://127.0.0.1:5001")]
+    Relay(Relay),
     /// Congestion control in this machine's kernel: load PERT, monitor it, unload it
     #[command(after_help = "\
 Examples:

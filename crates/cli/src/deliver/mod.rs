@@ -1,7 +1,8 @@
-//! `ontempo send` and `ontempo receive`: media between an encoder and a player.
+//! `ontempo send`, `receive` and `relay`: media between an encoder and players.
 
 mod documents;
 mod receive;
+mod relay;
 mod send;
 mod status_line;
 mod watch;
@@ -20,6 +21,7 @@ use crate::signals::is_stopped;
 
 use documents::Documents;
 pub(crate) use receive::{identity, receive};
+pub(crate) use relay::relay;
 pub(crate) use send::send;
 
 /// The port that error messages suggest.

@@ -14,8 +14,8 @@ use ontempo_place::Output;
 use ontempo_session::file::Offer;
 use ontempo_session::message::Report;
 use ontempo_session::{
-    Error, Flowing, Outcome, PartFile, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions,
-    Target,
+    Call, Error, Flowing, Outcome, PartFile, Receiver, ReceiverEvent, ReceiverHandler,
+    ReceiverOptions, Target,
 };
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
@@ -26,8 +26,8 @@ use serde_json::json;
 use super::documents::{Counters, Documents, Meter, with};
 use super::status_line::StatusLine;
 use super::{EXAMPLE_PORT, configuration, failure};
-use crate::access::{Admitted, admitted, qr};
-use crate::address::{resolve, socket_at, socket_for};
+use crate::access::{Admitted, Destination, admitted, qr};
+use crate::address::{Greeting, answering, resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
@@ -49,23 +49,21 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
 fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure> {
     check_target(arguments)?;
     let stop = stop_flag()?;
-    let identity = identity(arguments.identity.as_deref())?;
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let configuration = configuration(arguments.qlog.as_deref(), documents)?;
     let options = Options { socket, configuration, ..Options::default() };
-    let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, socket)?;
-    let admitted = admitted(&arguments.admission)?;
-    let listener = Listener::new(socket, &identity, admitted.token.clone(), &options)
-        .map_err(|error| failure(Error::Transport(error)))?;
     let status = StatusLine::new(documents);
-    announce(arguments, &status, &admitted, (listener.local(), identity.fingerprint()))?;
+    let entrance = entrance(arguments, &status, options)?;
     let is_file = !arguments.to.is_live();
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
     let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
     let (meter, flowing) = (Meter::new(), None);
     let handler = OutputHandler { arguments, status, is_once: once, meter, flowing, failed: None };
-    let mut receiver = Receiver::new(listener, options, handler);
+    let mut receiver = match entrance {
+        Entrance::Listener(listener) => Receiver::new(listener, options, handler),
+        Entrance::Call(call) => Receiver::calling(*call, options, handler),
+    };
     let ended = receiver.run();
     let handler = receiver.handler();
     handler.status.end();
@@ -78,6 +76,41 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         }
         Outcome::Stopped { .. } | Outcome::StreamEnded => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Where the stream comes from.
+enum Entrance {
+    Listener(Listener),
+    Call(Box<Call>),
+}
+
+/// Listens, and says where, or reads which relay to call.
+fn entrance(
+    arguments: &Arguments,
+    status: &StatusLine,
+    options: Options,
+) -> Result<Entrance, Failure> {
+    if let Some(from) = &arguments.from {
+        let relay = Destination::read(from, "--from: ")?;
+        let call = Call {
+            remote: answering(&relay.address, "--from ", &Greeting::quic())?,
+            trust: relay.trust(arguments.fingerprint, || Ok(None))?,
+            token: relay.token(&arguments.admission.credentials)?,
+            name: relay.name,
+            transport: options,
+            stream: arguments.stream.clone(),
+            give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
+        };
+        return Ok(Entrance::Call(Box::new(call)));
+    }
+    let identity = identity(arguments.identity.as_deref())?;
+    let at = arguments.listen.as_deref().unwrap_or_default();
+    let socket = socket_at(at, "--listen", EXAMPLE_PORT, options.socket)?;
+    let admitted = admitted(&arguments.admission)?;
+    let listener = Listener::new(socket, &identity, admitted.token.clone(), &options)
+        .map_err(|error| failure(Error::Transport(error)))?;
+    announce(arguments, status, &admitted, (listener.local(), identity.fingerprint()))?;
+    Ok(Entrance::Listener(listener))
 }
 
 /// An existing file is refused before a sender comes, and what another user could have put there.

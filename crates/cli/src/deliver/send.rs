@@ -11,6 +11,7 @@ use ontempo_foundation::Duration;
 use ontempo_session::latency::ShortLatency;
 use ontempo_session::{
     Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile,
+    Viewers,
 };
 use ontempo_transport::live::Options;
 use ontempo_transport::{Configuration, ConnectionStatistics, DeliveryOrder, Reliability, Trust};
@@ -63,6 +64,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         latency: arguments.latency,
         order,
         reliability,
+        stream: arguments.stream.clone(),
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
@@ -87,10 +89,9 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     }
     done.map_err(failure)?;
     if is_stopped && !is_live {
-        return Err(Failure::Interrupted(
-            "interrupted before the end of the source: the receiver has only its beginning"
-                .to_owned(),
-        ));
+        let sentence =
+            "interrupted before the end of the source: the receiver has only its beginning";
+        return Err(Failure::Interrupted(sentence.to_owned()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -221,8 +222,9 @@ impl OutputHandler {
         self.source.check(Instant::now(), all.input_bytes).into_iter().for_each(|sentence| {
             self.status.warn(&sentence);
         });
+        let viewers = all.viewers.as_ref().map_or_else(String::new, of_viewers);
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost",
+            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{viewers}",
             all.flow.units,
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
@@ -305,7 +307,18 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
         "window_bytes": over.map(|over| over.window.get()),
         "receiver": all.report,
+        "viewers": all.viewers,
     })
+}
+
+/// What the line says about the viewers of a relay.
+fn of_viewers(viewers: &Viewers) -> String {
+    format!(
+        ", {} viewers, {:.1} % of datagrams bad at the median one, {:.1} % at the worst",
+        viewers.count,
+        viewers.median_bad_share * 100.0,
+        viewers.worst_bad_share * 100.0
+    )
 }
 
 /// The sentence for a file of which the receiver has, or had, a part.

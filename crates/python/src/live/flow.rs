@@ -137,7 +137,7 @@ pub(crate) struct ReceivedUnit<'py>(
 
 impl<'py> ReceivedUnit<'py> {
     fn new(py: Python<'py>, unit: Unit) -> Self {
-        let Unit { id, data, sent, arrived, lifetime, priority, missing } = unit;
+        let Unit { id, data, sent, arrived, lifetime, priority, missing, .. } = unit;
         let lifetime = lifetime.map(Duration::as_secs_f64);
         let data = PyBytes::new(py, &data);
         Self(id, data, sent.map(seconds), seconds(arrived), lifetime, priority, missing)

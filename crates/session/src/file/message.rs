@@ -90,6 +90,18 @@ impl FromStr for FileLabel {
     }
 }
 
+/// What a label says: a stream's, or also that of a file.
+///
+/// # Errors
+/// It is neither, or of another version.
+pub fn labels(text: &str) -> Result<(Label, Option<Offer>), LabelError> {
+    match text.parse() {
+        Ok(FileLabel { label, offer }) => Ok((label, Some(offer))),
+        Err(LabelError::NotMedia) => text.parse().map(|label| (label, None)),
+        Err(error) => Err(error),
+    }
+}
+
 /// The SHA-256 of a file or of its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -10,7 +10,7 @@ mod part;
 mod receiving;
 mod sending;
 
-pub use message::{Digest, FileContent, FileLabel, Offer, Reply};
+pub use message::{Digest, FileContent, FileLabel, Offer, Reply, labels};
 pub use part::{Beginning, PartFile};
 pub(crate) use receiving::Transfer;
 pub use sending::SourceFile;

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use ontempo_transport::live::{Connection, ReceiveFlow, SendFlow};
-use ontempo_transport::{CloseReason, Delivery, FlowConfig};
+use ontempo_transport::{CloseReason, Delivery};
 
 use super::message::{FileContent, Offer, Reply, read};
 use super::part::{Beginning, PartFile};
 use crate::error::Error;
-use crate::message::{REPORTS, Report};
+use crate::message::Report;
 use crate::receiver::{
     Ended, Flowing, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP, send,
 };
@@ -81,8 +81,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         flow: &ReceiveFlow,
     ) -> Result<Ended, Error> {
         self.emit(ReceiverEvent::Receiving(connection.remote()))?;
-        let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
-        let reports = match connection.open_flow(reports) {
+        let reports = match self.flow_of_reports(connection) {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };

@@ -240,7 +240,10 @@ impl Connection {
     fn on_handshake(&mut self, now: Time, message: Message) -> Result<(), Violation> {
         match message {
             Message::Hello { token, limits, acknowledge } if self.stack.side().is_server() => {
-                if !self.token.admits(&token) {
+                let other = self.other_token.as_ref().is_some_and(|other| other.admits(&token));
+                let is_first = self.token.admits(&token);
+                self.has_other_token = other && !is_first;
+                if !is_first && !other {
                     let sentence = "a client had the wrong token".to_owned();
                     self.end(now, CloseReason::WrongToken, sentence, "wrong token");
                     return Ok(());

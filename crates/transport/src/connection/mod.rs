@@ -92,6 +92,9 @@ pub struct Connection {
     stack: noq_proto::Connection,
     config: Arc<Configuration>,
     token: Token,
+    /// A second token that admits a client, and whether this one has presented it.
+    other_token: Option<Token>,
+    has_other_token: bool,
     epoch: Epoch,
     account: SharedAccount,
     trace: Trace,
@@ -178,10 +181,22 @@ impl Connection {
             stack,
             config,
             token,
+            other_token: None,
+            has_other_token: false,
             epoch,
             account,
             trace,
         }
+    }
+
+    /// Admits a client that presents this token, too.
+    pub(crate) fn admit(&mut self, other: Option<Token>) {
+        self.other_token = other;
+    }
+
+    /// True if the client has presented the token of [`Endpoint::admit`](crate::Endpoint::admit).
+    pub fn has_other_token(&self) -> bool {
+        self.has_other_token
     }
 
     /// Opens a flow to the peer.

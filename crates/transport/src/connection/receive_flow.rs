@@ -100,7 +100,10 @@ fn numbers(list: &[u64]) -> u64 {
 /// Memory that a delivery takes, in bytes: its data and what belongs to it.
 pub(crate) fn cost(delivery: &Delivery) -> u64 {
     match delivery {
-        Delivery::Unit(unit) => UNIT_COST + unit.data.len() as u64 + numbers(&unit.missing),
+        Delivery::Unit(unit) => {
+            let lists = numbers(&unit.depends_on) + numbers(&unit.missing);
+            UNIT_COST + unit.data.len() as u64 + lists
+        }
         Delivery::Dropped(_) => UNIT_COST,
     }
 }
@@ -272,8 +275,10 @@ impl ReceiveFlow {
         self.statistics.units += 1;
         self.statistics.bytes += length;
         self.throughput.count(now, length);
-        let missing = Vec::new();
-        Unit { id, data: partial.data(), sent, arrived: now, lifetime, priority, missing }
+        let (depends_on, missing) = (Vec::new(), Vec::new());
+        let continues = partial.header.continues;
+        let data = partial.data();
+        Unit { id, data, sent, arrived: now, lifetime, priority, continues, depends_on, missing }
     }
 
     fn arrive(&mut self, id: u64, depends_on: &[u64]) -> Result<(), Violation> {
@@ -304,8 +309,9 @@ impl ReceiveFlow {
             match held {
                 Some(Held::Unit { mut unit, depends_on }) => {
                     self.statistics.blocked += now.since(unit.arrived);
-                    unit.missing =
-                        depends_on.into_iter().filter(|on| self.dropped.contains(on)).collect();
+                    let dropped = |on: &u64| self.dropped.contains(on);
+                    unit.missing = depends_on.iter().copied().filter(dropped).collect();
+                    unit.depends_on = depends_on;
                     self.make_ready(Delivery::Unit(*unit));
                 }
                 // An application that takes nothing must not make this grow without bound.
@@ -375,8 +381,10 @@ impl ReceiveFlow {
         let mut unit = self.unit(now, partial, clocks);
         // In order, nothing is remembered of earlier units.
         if self.config.order != DeliveryOrder::InOrder {
-            unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
+            let unseen = |on: &u64| !self.seen.contains(on);
+            unit.missing = depends_on.iter().copied().filter(unseen).collect();
         }
+        unit.depends_on = depends_on;
         self.make_ready(Delivery::Unit(unit));
     }
 

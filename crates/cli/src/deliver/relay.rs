@@ -1,0 +1,212 @@
+//! `ontempo relay`.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_relay::{
+    Command, Relay, RelayDriver, RelayEvent, RelayOptions, RelayStatistics, StreamStatistics,
+    configuration,
+};
+use ontempo_session::StreamName;
+use ontempo_transport::{Configuration, Endpoint, Fingerprint};
+use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
+use serde_json::json;
+
+use super::EXAMPLE_PORT;
+use super::documents::Documents;
+use super::receive::identity;
+use super::status_line::StatusLine;
+use crate::access::{Admitted, admitted, viewers_token};
+use crate::address::socket_at;
+use crate::arguments::{Admission, Credentials, Relay as Arguments};
+use crate::failure::{Failure, environment};
+use crate::signals::stop_flag;
+
+/// Interval of figures, and of looking whether to stop.
+const INTERVAL: Wall = Wall::from_secs(1);
+const STEP: Wall = Wall::from_millis(50);
+
+/// Part of the viewers' places that one address has by default.
+const SHARE: u32 = 4;
+
+pub(crate) fn relay(arguments: &Arguments) -> Result<(), Failure> {
+    let documents = Documents::new(arguments.json);
+    let done = run(arguments, documents);
+    documents.fail(&done);
+    done
+}
+
+fn run(arguments: &Arguments, documents: Documents) -> Result<(), Failure> {
+    let stop = stop_flag()?;
+    let identity = identity(arguments.identity.as_deref())?;
+    let options = options(arguments);
+    let configuration = Configuration {
+        congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
+        ..configuration(&options)
+    };
+    let dscp = arguments.dscp.unwrap_or_default();
+    let socket = SocketOptions { dscp, ..SocketOptions::default() };
+    let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, socket)?;
+    let publishing = with_token(&arguments.credentials)?;
+    let viewing = viewers_token(arguments.viewers_token_file.as_deref())?;
+    if publishing.is_same(&viewing) {
+        let sentence =
+            "it holds the token of sources, with which viewers could send: choose another";
+        return Err(Failure::Input(format!("--viewers-token-file: {sentence}")));
+    }
+    let mut endpoint = Endpoint::new(configuration, seed());
+    endpoint.listen(&identity, publishing.token.clone()).map_err(environment)?;
+    endpoint.admit(viewing.token.clone());
+    let local = socket.local_address().map_err(environment)?;
+    let status = StatusLine::new(documents);
+    announce(arguments, &status, [&publishing, &viewing], (local, identity.fingerprint()))?;
+    let protocol = RelayDriver::new(endpoint, Relay::new(options, random()));
+    let driver = Driver::spawn(socket, protocol, Clock::new(), DriverOptions::default())
+        .map_err(environment)?;
+    let ended = watch(&driver, status, &stop);
+    // The thread has ended by itself if the command fails.
+    let _ = driver.command(Command::End);
+    driver.wait().map_err(environment)?;
+    ended
+}
+
+fn options(arguments: &Arguments) -> RelayOptions {
+    let viewers_of_host =
+        arguments.viewers_of_host.unwrap_or_else(|| arguments.viewers.div_ceil(SHARE));
+    RelayOptions {
+        viewers: arguments.viewers as usize,
+        viewers_of_host: viewers_of_host as usize,
+        streams: arguments.streams as usize,
+        memory: arguments.memory,
+        has_viewers_token: true,
+        ..RelayOptions::default()
+    }
+}
+
+/// The token of the options or of its file, or a new one.
+fn with_token(credentials: &Credentials) -> Result<Admitted, Failure> {
+    admitted(&Admission { credentials: credentials.clone(), anyone: false, qr: false })
+}
+
+fn seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random().to_le_bytes()));
+    seed
+}
+
+/// Prints where it listens, and the command lines of its source and of receivers.
+fn announce(
+    arguments: &Arguments,
+    status: &StatusLine,
+    [publishing, viewing]: [&Admitted; 2],
+    (local, fingerprint): (SocketAddr, Fingerprint),
+) -> Result<(), Failure> {
+    let urls = [publishing, viewing].map(|admitted| admitted.url(local, fingerprint, false));
+    if arguments.json {
+        let document = json!({
+            "local": local.to_string(),
+            "fingerprint": fingerprint.to_string(),
+            "url": urls[0].to_string(),
+            "viewers_url": urls[1].to_string(),
+        });
+        return status.documents.emit("listening", document);
+    }
+    status.message(&format!("listening at {local}, fingerprint {fingerprint}"));
+    let lines = [
+        publishing.invitation("ontempo send --from ... --to", &urls[0]),
+        viewing.invitation("ontempo receive --to ... --from", &urls[1]),
+    ];
+    lines.iter().flat_map(|line| line.lines()).for_each(|line| status.message(line));
+    Ok(())
+}
+
+/// Shows figures and events until `stop`.
+fn watch(
+    driver: &Driver<RelayDriver>,
+    mut status: StatusLine,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let mut due = Instant::now() + INTERVAL;
+    loop {
+        if driver.has_ended() {
+            return Err(Failure::Environment("the socket of the relay has failed".to_owned()));
+        }
+        let is_stopped = stop.load(Ordering::Relaxed);
+        if is_stopped || Instant::now() >= due {
+            due = Instant::now() + INTERVAL;
+            let (reply, report) = sync_channel(1);
+            let asked = driver.command(Command::Report(reply)).is_ok();
+            if let Some((figures, events)) = asked.then(|| report.recv().ok()).flatten() {
+                events.iter().for_each(|event| tell(&mut status, event));
+                status.show(&line(&figures), document(&figures))?;
+            }
+        }
+        if is_stopped {
+            status.end();
+            return Ok(());
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+fn named(stream: &Option<StreamName>) -> String {
+    stream.as_ref().map_or_else(|| "the stream".to_owned(), |name| format!("stream {name}"))
+}
+
+fn tell(status: &mut StatusLine, event: &RelayEvent) {
+    match event {
+        RelayEvent::Published { stream, remote } => {
+            let remote = remote.map_or_else(String::new, |remote| format!(" from {remote}"));
+            status.connection(&format!("{} is received{remote}", named(stream)));
+        }
+        RelayEvent::Away(stream) => {
+            status.connection(&format!("the source of {} is away", named(stream)));
+        }
+        RelayEvent::Ended(stream) => status.connection(&format!("{} has ended", named(stream))),
+        RelayEvent::Closed { remote, reason } => {
+            let client = remote.map_or_else(|| "a client".to_owned(), |at| at.to_string());
+            status.refused(&format!("{client} was refused or closed: {reason}"));
+        }
+        // The enum is non-exhaustive.
+        _ => {}
+    }
+}
+
+fn line(all: &RelayStatistics) -> String {
+    let of = |stream: &StreamStatistics| {
+        format!(
+            "; {}: {} units, {} viewers, {:.1} % of datagrams bad at the median one, {:.1} % at the \
+             worst",
+            named(&stream.name),
+            stream.units,
+            stream.viewers.count,
+            stream.viewers.median_bad_share * 100.0,
+            stream.viewers.worst_bad_share * 100.0
+        )
+    };
+    let streams: String = all.streams.iter().map(of).collect();
+    format!("{} viewers, {:.1} MB held{streams}", all.viewers, all.held as f64 / 1e6)
+}
+
+fn document(all: &RelayStatistics) -> serde_json::Value {
+    let of = |stream: &StreamStatistics| {
+        json!({
+            "name": stream.name.as_ref().map(ToString::to_string),
+            "is_live": stream.is_live,
+            "units": stream.units,
+            "bytes": stream.bytes,
+            "late_units": stream.late,
+            "refused_units": stream.refused,
+            "kept_bytes": stream.kept,
+            "viewers": stream.viewers,
+        })
+    };
+    json!({
+        "viewers": all.viewers,
+        "held_bytes": all.held,
+        "left_out_units": all.left_out,
+        "streams": all.streams.iter().map(of).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,142 @@
+//! `ontempo relay` between `ontempo send` and `ontempo receive`.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+use common::{Killed, Place, Ran, SCENARIO, interrupt, wait_until};
+use serde_json::Value;
+
+/// `ontempo relay`, ended with the test.
+struct Relay {
+    child: Killed,
+    url: String,
+    viewers_url: String,
+    figures: Arc<Mutex<Value>>,
+}
+
+impl Relay {
+    fn start(place: &Place, more: &[&str]) -> Self {
+        let words = ["relay", "--listen", "127.0.0.1:0", "--json"];
+        let mut child = place.spawn(&[&words, more].concat());
+        let mut out = BufReader::new(child.stdout.take().expect("its output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        let figures = Arc::new(Mutex::new(Value::Null));
+        let last = Arc::clone(&figures);
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                *last.lock().expect("no panic") = serde_json::from_str(&line).expect("JSON");
+            }
+        });
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        let url = |name: &str| said[name].as_str().expect("a URL").to_owned();
+        let (url, viewers_url) = (url("url"), url("viewers_url"));
+        Self { child: Killed(child), url, viewers_url, figures }
+    }
+
+    fn await_viewers(&self, count: u64) {
+        let viewers = || self.figures.lock().expect("no panic")["viewers"].as_u64();
+        wait_until("viewers", || viewers() == Some(count));
+    }
+}
+
+fn view(place: &Place, url: &str, to: &str, more: &[&str]) -> Child {
+    place.spawn(&[&["receive", "--from", url, "--to", to], more].concat())
+}
+
+fn ended(child: Child) -> Ran {
+    Ran::of(child.wait_with_output().expect("it ends"))
+}
+
+fn send(place: &Place, url: &str, more: &[&str]) -> Child {
+    let mut command = place.command(&[&["send", "--from", "-", "--to", url], more].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+#[test]
+fn two_receivers_get_a_file_byte_by_byte_and_the_source_learns_of_both() {
+    let place = Place::new("relay-two", SCENARIO);
+    let relay = Relay::start(&place, &[]);
+    let files = ["one.out", "two.out"].map(|name| place.path(name));
+    let viewers = files
+        .each_ref()
+        .map(|file| view(&place, &relay.viewers_url, file.to_str().expect("text"), &[]));
+    relay.await_viewers(2);
+    let sent = noise(500_000);
+    let mut source = send(&place, &relay.url, &["--json"]);
+    let mut pipe = source.stdin.take().expect("a pipe");
+    pipe.write_all(&sent).expect("written");
+    drop(pipe);
+    let ran = ended(source);
+    ran.succeeds();
+    for (viewer, file) in viewers.into_iter().zip(files) {
+        ended(viewer).succeeds();
+        assert!(fs::read(file).expect("its file") == sent, "bytes differ");
+    }
+    let totals: Value =
+        ran.out.lines().last().and_then(|line| serde_json::from_str(line).ok()).expect("JSON");
+    assert_eq!(totals["viewers"]["count"], 2, "{totals}");
+    assert_eq!(totals["viewers"]["worst_bad_share"], 0.0, "{totals}");
+    interrupt(&relay.child.0);
+}
+
+#[test]
+fn a_regular_file_goes_through_a_relay_as_a_stream() {
+    let place = Place::new("relay-file", SCENARIO);
+    let relay = Relay::start(&place, &[]);
+    let (from, to) = (place.path("in"), place.path("file.out"));
+    fs::write(&from, noise(300_000)).expect("written");
+    let viewer = view(&place, &relay.viewers_url, to.to_str().expect("text"), &[]);
+    relay.await_viewers(1);
+    place.run(&["send", "--from", "in", "--to", &relay.url]).succeeds();
+    ended(viewer).succeeds();
+    assert!(fs::read(to).expect("its file") == noise(300_000), "bytes differ");
+    interrupt(&relay.child.0);
+}
+
+#[test]
+fn a_named_stream_goes_to_those_who_ask_for_it() {
+    let place = Place::new("relay-named", SCENARIO);
+    let relay = Relay::start(&place, &[]);
+    let (file, other) = (place.path("named.out"), place.path("other.out"));
+    let viewer =
+        view(&place, &relay.viewers_url, file.to_str().expect("text"), &["--stream", "hall"]);
+    let waiting =
+        view(&place, &relay.viewers_url, other.to_str().expect("text"), &["--stream", "yard"]);
+    relay.await_viewers(2);
+    let mut source = send(&place, &relay.url, &["--stream", "hall"]);
+    source.stdin.take().expect("a pipe").write_all(&noise(100_000)).expect("written");
+    ended(source).succeeds();
+    ended(viewer).succeeds();
+    assert!(fs::read(file).expect("its file") == noise(100_000), "bytes differ");
+    interrupt(&waiting);
+    ended(waiting).succeeds();
+    assert!(!other.exists());
+}
+
+#[test]
+fn the_token_of_receivers_does_not_send_and_that_of_nobody_does_not_receive() {
+    let place = Place::new("relay-tokens", SCENARIO);
+    let relay = Relay::start(&place, &[]);
+    let mut pirate = send(&place, &relay.viewers_url, &[]);
+    drop(pirate.stdin.take());
+    ended(pirate).fails(3, &["this token is for viewing, not for sending"]);
+    let (url, _) = relay.viewers_url.split_once('#').expect("a token");
+    let stranger =
+        view(&place, &format!("{url}#wrong"), place.path("no.out").to_str().expect("text"), &[]);
+    ended(stranger).fails(2, &["token"]);
+}

@@ -1,0 +1,133 @@
+//! Runs a relay over a socket.
+
+use std::sync::mpsc::SyncSender;
+
+use bytes::BytesMut;
+use ontempo_foundation::{Duration, Time};
+use ontempo_transport::{EcnCodepoint, Endpoint, Poll, Source};
+use ontempo_udp::{Datagram, Ecn, Next, Protocol, Transmit};
+
+use crate::relay::{Relay, RelayEvent, RelayStatistics};
+
+/// Time limit for telling all connections that the relay ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Bytes of a receive buffer, which several datagrams share.
+const RECEIVE_BUFFER: usize = 16 << 10;
+
+/// What a program asks of a relay on its thread.
+#[derive(Debug)]
+pub enum Command {
+    /// The figures, and what has happened since the last such command.
+    Report(SyncSender<(RelayStatistics, Vec<RelayEvent>)>),
+    /// Close all connections and end.
+    End,
+}
+
+/// A relay and its endpoint, as the [`Protocol`] of a UDP driver.
+#[derive(Debug)]
+pub struct RelayDriver {
+    endpoint: Endpoint,
+    relay: Relay,
+    wake: Time,
+    ends_at: Time,
+    receive_buffer: BytesMut,
+}
+
+impl RelayDriver {
+    /// A relay over an endpoint that listens.
+    pub fn new(endpoint: Endpoint, relay: Relay) -> Self {
+        let (wake, ends_at) = (Time::NEVER, Time::NEVER);
+        Self { endpoint, relay, wake, ends_at, receive_buffer: BytesMut::new() }
+    }
+}
+
+/// A datagram's origin as the endpoint takes it.
+fn source(datagram: &Datagram<'_>) -> Source {
+    let ecn = match datagram.ecn {
+        Ecn::NotCapable => None,
+        Ecn::Capable0 => Some(EcnCodepoint::Ect0),
+        Ecn::Capable1 => Some(EcnCodepoint::Ect1),
+        Ecn::Congestion => Some(EcnCodepoint::Ce),
+    };
+    Source { remote: datagram.source, local: datagram.local, ecn }
+}
+
+/// A transmission as the socket takes it.
+fn transmit(of: &ontempo_transport::Transmit) -> Transmit {
+    Transmit {
+        destination: of.destination,
+        source: of.local,
+        ecn: match of.ecn {
+            None => Ecn::NotCapable,
+            Some(EcnCodepoint::Ect0) => Ecn::Capable0,
+            Some(EcnCodepoint::Ect1) => Ecn::Capable1,
+            Some(EcnCodepoint::Ce) => Ecn::Congestion,
+        },
+        dscp: of.dscp,
+        segment: of.segment.and_then(|size| u16::try_from(size).ok()),
+    }
+}
+
+impl Protocol for RelayDriver {
+    type Command = Command;
+
+    fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
+        if self.receive_buffer.capacity() < datagram.data.len() {
+            self.receive_buffer.reserve(RECEIVE_BUFFER.max(datagram.data.len()));
+        }
+        self.receive_buffer.extend_from_slice(datagram.data);
+        let data = self.receive_buffer.split();
+        self.endpoint.handle(now, source(&datagram), data);
+        self.relay.work(now, &mut self.endpoint);
+    }
+
+    fn handle_command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Report(reply) => {
+                let events = std::iter::from_fn(|| self.relay.poll_event()).collect();
+                // Sending fails if the program no longer waits.
+                let _ = reply.send((self.relay.statistics(), events));
+            }
+            Command::End => {
+                self.relay.close_all(now, &mut self.endpoint);
+                self.ends_at = now + CLOSE_TIMEOUT;
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.wake = Time::NEVER;
+        self.endpoint.handle_timeout(now);
+        self.relay.work(now, &mut self.endpoint);
+        if now >= self.ends_at {
+            self.ends_at = Time::ZERO;
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.wake.min(self.relay.next_timeout()).min(self.ends_at)
+    }
+
+    fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
+        let poll = self.endpoint.poll_transmit(now, buffer);
+        self.relay.work(now, &mut self.endpoint);
+        self.wake = Time::NEVER;
+        match poll {
+            Poll::Transmit(of) => {
+                buffer.truncate(of.size);
+                Next::Transmit(transmit(&of))
+            }
+            Poll::WaitUntil(until) => {
+                self.wake = until;
+                Next::WaitUntil(until)
+            }
+            Poll::Idle => Next::Idle,
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.ends_at == Time::ZERO
+            || (self.ends_at < Time::NEVER && self.endpoint.connections() == 0)
+    }
+}

@@ -1,0 +1,23 @@
+//! One stream in, thousands out: takes streams of [`Sender`](ontempo_session::Sender)s and gives
+//! each to many viewers, each with what its path bears.
+//!
+//! Units are passed on as they came: payload, order, reliability, priority, dependencies, and what is
+//! left of the deadline. No payload is copied for a viewer, and none is read. A [`Relay`] knows
+//! neither socket nor clock; a [`RelayDriver`] runs one over a socket.
+//!
+//! A viewer connects like a sender, and opens its flow of reports first, whose label names the
+//! stream that it asks for; then the relay opens the flow of units, as a sender does. From there on
+//! the protocol is that of [`ontempo_session::message`].
+
+mod driver;
+mod held;
+mod numbers;
+mod options;
+mod relay;
+mod source;
+mod stream;
+mod viewer;
+
+pub use driver::{Command, RelayDriver};
+pub use options::{RelayOptions, configuration};
+pub use relay::{Relay, RelayEvent, RelayStatistics, StreamStatistics};

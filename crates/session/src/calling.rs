@@ -1,0 +1,120 @@
+//! A receiver that calls a relay, instead of waiting for a sender.
+//!
+//! It opens its flow of reports first: by this the relay knows a viewer, and which stream it asks
+//! for. Then the relay opens the flow of units, as a sender does.
+
+use std::net::SocketAddr;
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_transport::live::{self, Connection, Options, ReceiveFlow, SendFlow, connect};
+use ontempo_transport::{FlowConfig, Token, Trust};
+
+use crate::error::Error;
+use crate::message::REPORTS;
+use crate::stream_name::{StreamName, with_name};
+
+/// Pause before calling again: the first, and the maximum to which it doubles.
+const MIN_BACKOFF: Wall = Wall::from_millis(250);
+const MAX_BACKOFF: Wall = Wall::from_secs(4);
+
+/// The relay that a receiver calls.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The relay's address.
+    pub remote: SocketAddr,
+    /// The name in its certificate, if `trust` checks names.
+    pub name: String,
+    /// How the relay's certificate is verified.
+    pub trust: Trust,
+    /// The token of viewers.
+    pub token: Token,
+    /// Options of the connection; see [`configuration`](crate::configuration).
+    pub transport: Options,
+    /// The stream asked for; `None`: the one without a name.
+    pub stream: Option<StreamName>,
+    /// How long to call a relay that does not answer.
+    pub give_up: Wall,
+}
+
+/// The calls of a receiver.
+pub(crate) struct Calling {
+    call: Call,
+    /// The connection on which the relay has not opened the flow of units yet.
+    waiting: Option<(Connection, SendFlow)>,
+    next_at: Instant,
+    backoff: Wall,
+    unanswered_since: Option<Instant>,
+}
+
+impl Calling {
+    pub(crate) fn new(call: Call) -> Self {
+        let (waiting, next_at, backoff) = (None, Instant::now(), MIN_BACKOFF);
+        Self { call, waiting, next_at, backoff, unanswered_since: None }
+    }
+
+    /// A connection, its flow of units and its flow of reports; `None` after `limit`, or after a
+    /// call that was not answered.
+    ///
+    /// # Errors
+    /// The relay refuses for a reason for which calling again is of no use, or does not answer for
+    /// as long as a call may take.
+    pub(crate) fn next(
+        &mut self,
+        limit: Wall,
+    ) -> Result<Option<(Connection, ReceiveFlow, SendFlow)>, Error> {
+        if let Some((connection, _)) = &self.waiting {
+            let flow = match connection.accept_flow_within(limit) {
+                None => return Ok(None),
+                Some(Ok(flow)) => flow,
+                Some(Err(live::Error::Closed(closed))) if closed.reason.is_final() => {
+                    return Err(Error::EndedByRelay(closed));
+                }
+                Some(Err(_)) => {
+                    self.waiting = None;
+                    self.call_later();
+                    return Ok(None);
+                }
+            };
+            // Checked above.
+            return Ok(self
+                .waiting
+                .take()
+                .map(|(connection, reports)| (connection, flow, reports)));
+        }
+        let now = Instant::now();
+        if now < self.next_at {
+            std::thread::sleep(limit.min(self.next_at - now));
+            return Ok(None);
+        }
+        match self.open() {
+            Ok(opened) => {
+                self.waiting = Some(opened);
+                (self.backoff, self.unanswered_since) = (MIN_BACKOFF, None);
+            }
+            Err(error) => {
+                let since = *self.unanswered_since.get_or_insert(now);
+                let is_final = error.is_misconfigured()
+                    || error.close_reason().is_some_and(|reason| reason.is_final());
+                if is_final || since.elapsed() >= self.call.give_up {
+                    return Err(error.into());
+                }
+                self.call_later();
+            }
+        }
+        Ok(None)
+    }
+
+    /// A connection was lost, or has ended: the next call is after a pause.
+    pub(crate) fn call_later(&mut self) {
+        self.next_at = Instant::now() + self.backoff;
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+    }
+
+    fn open(&self) -> Result<(Connection, SendFlow), live::Error> {
+        let Call { remote, name, trust, token, transport, stream, .. } = &self.call;
+        let connection = connect(*remote, name, trust, token.clone(), transport)?;
+        let label = with_name(REPORTS, stream.as_ref());
+        let reports = connection.open_flow(FlowConfig { label, ..FlowConfig::default() })?;
+        Ok((connection, reports))
+    }
+}

@@ -1,0 +1,114 @@
+//! The statistics of a sender, over all its connections.
+
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_foundation::Duration;
+use ontempo_transport::{ConnectionStatistics, SendStatistics};
+
+use crate::backlog::Overflow;
+use crate::connection::Session;
+use crate::message::Report;
+use crate::sender::{Sender, SenderHandler};
+use crate::viewers::Viewers;
+
+/// Statistics over all connections of a [`Sender`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SenderTotals {
+    /// Units, bytes, arrived and dropped are sums; the others are of the current connection.
+    pub flow: SendStatistics,
+    /// Units dropped before they were sent, because the backlog was full.
+    pub overflow: Overflow,
+    /// Bytes of all units of the source, also of those that were dropped.
+    pub input_bytes: u64,
+    /// The latency of the stream; `None` with full reliability.
+    pub latency: Option<Duration>,
+    /// Bytes in the backlog and in the flow's send queue.
+    pub waiting_bytes: u64,
+    /// Connections after the first.
+    pub reconnected: u64,
+    /// How long nothing came of the receiver before them, in all, and the longest of these times.
+    pub interrupted: Duration,
+    /// The longest of these times.
+    pub longest_interruption: Duration,
+    /// Datagrams of the source so far: those of the backlog are not counted.
+    pub datagrams: u64,
+    /// The receiver's last report.
+    pub report: Report,
+    /// What receivers had reported that were started anew since, the sums.
+    pub earlier: Report,
+    /// The viewers of a relay.
+    pub viewers: Option<Viewers>,
+}
+
+impl SenderTotals {
+    /// Number of the stream's datagrams, and of those that no report has as whole. A receiver that was
+    /// killed has not reported its last second, which counts as missing.
+    pub fn datagrams(&self) -> (u64, u64) {
+        let (all, wrong) = self.report.datagrams();
+        let whole = (all - wrong).saturating_add(self.earlier.whole_datagrams);
+        let all = all.max(whole).max(self.datagrams);
+        (all, all - whole)
+    }
+}
+
+impl<H: SenderHandler> Sender<H> {
+    /// Statistics so far.
+    pub fn totals(&self) -> SenderTotals {
+        let flow = self.sum();
+        let waiting_bytes = self.backlog.waiting() as u64 + flow.held_bytes;
+        let (overflow, input_bytes) = (self.backlog.overflow(), self.backlog.input_bytes());
+        let latency = self.latency.stream().map(|stream| stream.latency);
+        let datagrams = self.datagrams;
+        SenderTotals {
+            flow,
+            overflow,
+            input_bytes,
+            latency,
+            waiting_bytes,
+            datagrams,
+            ..self.totals
+        }
+    }
+
+    /// A receiver that was started anew counts anew. What a relay reports is now of one viewer, now
+    /// of another.
+    pub(crate) fn note_restart(&mut self, session: &Session, report: &Report) {
+        if session.viewers().is_some() {
+            return;
+        }
+        let (last, earlier) = (self.totals.report, &mut self.totals.earlier);
+        if report.whole_datagrams < last.whole_datagrams || report.units < last.units {
+            earlier.whole_datagrams += last.whole_datagrams;
+            self.totals.report = Report::default();
+        }
+    }
+
+    pub(crate) fn note_heard(&mut self, session: &Session, connection: &ConnectionStatistics) {
+        self.round_trip = connection.round_trip.or(self.round_trip);
+        let silent = session.connection.clock().now().since(connection.heard);
+        let now = Instant::now();
+        self.heard = now.checked_sub(Wall::from_nanos(silent.as_nanos())).unwrap_or(now);
+    }
+
+    /// Adds a closed connection to the sums.
+    pub(crate) fn add_to_totals(&mut self, session: &mut Session) {
+        self.now = session.statistics().unwrap_or(self.now);
+        if let Some(report) = session.report() {
+            self.note_restart(session, &report);
+            self.totals.report = report;
+        }
+        self.totals.viewers = session.viewers().or(self.totals.viewers);
+        self.before = self.sum();
+        self.now = SendStatistics::default();
+    }
+
+    fn sum(&self) -> SendStatistics {
+        let (a, b) = (&self.before, &self.now);
+        let mut all = self.now;
+        all.units = a.units + b.units;
+        all.bytes = a.bytes + b.bytes;
+        all.arrived = a.arrived + b.arrived;
+        all.dropped = a.dropped + b.dropped;
+        all
+    }
+}
