@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ONTEMPO_MS, SRT_MS, RIST_MS = 200, 120, 1000
-"""Buffers that `ontempo send`, `srt-live-transmit` and `ristsender` have by default, in ms."""
+SRT_MS, RIST_MS = 120, 1000
+"""Buffers that `srt-live-transmit` and `ristsender` have by default, in ms. That of `ontempo send`
+is four round trips, which are compared anyway."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def _ontempo(
 ) -> Contender:
     flow = f'latency = "{{buffer}}", order = "{order}", congestion = {congestion}'
     table = f'kind = "ontempo", {flow}'
-    return Contender(name, shown, table, ONTEMPO_MS, colour="pert", symbol=symbol, cost=0.017)
+    return Contender(name, shown, table, colour="pert", symbol=symbol, cost=0.017)
 
 
 _MEDIA = '"bbr", congestion-parameters = { variant = "media" }'

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ontempo.lab.arena.cells import Buffer, Entry
 from ontempo.lab.arena.command import run_grid
-from ontempo.lab.arena.contenders import ONTEMPO_MS, RIST_MS, SRT_MS, Contender, named
+from ontempo.lab.arena.contenders import RIST_MS, SRT_MS, Contender, named
 from ontempo.lab.arena.engine import FilmEngine
 from ontempo.lab.arena.films import LIVE
 from ontempo.lab.arena.grid import Grid
@@ -34,12 +34,12 @@ CONTENDERS = named(("tcp-cubic", "tcp-bbr", "tcp-pert", "srt", "rist", "ontempo"
 
 BUFFERS = (
     Buffer("120 ms", SRT_MS),
-    Buffer("200 ms", ONTEMPO_MS),
+    Buffer("200 ms", 200),
     Buffer("1 s", RIST_MS),
 )
-"""The buffers that SRT, ontempo and RIST have by default, each given to all."""
+"""What SRT and RIST have by default, and 200 ms, which ontempo had; each is given to all."""
 
-DEFAULT_OF = {"120 ms": "SRT's default", "200 ms": "ontempo's default", "1 s": "RIST's default"}
+DEFAULT_OF = {"120 ms": "SRT's default", "1 s": "RIST's default"}
 
 KINDS = {
     "dsl": "home line",
@@ -120,7 +120,8 @@ def show(rows: pl.DataFrame, console: Console) -> None:
 
 def buffer_words() -> str:
     """The three buffers, and whose they are."""
-    each = [f"{one.label} ({DEFAULT_OF[one.label]})" for one in BUFFERS]
+    whose = {name: f" ({words})" for name, words in DEFAULT_OF.items()}
+    each = [f"{one.label}{whose.get(one.label, '')}" for one in BUFFERS]
     return f"{', '.join(each[:-1])} and {each[-1]}"
 
 
