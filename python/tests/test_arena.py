@@ -168,8 +168,8 @@ def test_worlds_that_differ_by_more_than_three_points_are_listed() -> None:
     assert [one.path for one in summary.far_apart(outcome.apart)] == ["outage/b"]
     assert output.notes(outcome) == [
         "1 of 2 runs differ by at most 3 points.",
-        "outage/b, SRT: simulated 90.0 %, emulated 86.0 %, within what ten seeds give. Cause: not"
-        " found yet.",
+        "outage/b, SRT: simulated 90.0 %, emulated 86.0 %, within what ten seeds give. Cause: the"
+        " draw. Experiment: a simulated seed goes as far.",
     ]
     text = '["outage/b".srt]\ncause = "chance"\nexperiment = "twenty seeds"\n'
     with_cause = output.notes(outcome, read_causes(text))

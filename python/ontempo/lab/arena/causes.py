@@ -11,6 +11,8 @@ FIELDS = {"cause", "experiment"}
 
 NO_CAUSE = "Cause: not found yet."
 
+CHANCE = "Cause: the draw. Experiment: a simulated seed goes as far."
+
 Causes = Mapping[tuple[str, str], str]
 """A sentence for the path and the contender of a run."""
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ontempo.lab.arena.causes import NO_CAUSE, Causes, read_causes
+from ontempo.lab.arena.causes import CHANCE, NO_CAUSE, Causes, read_causes
 from ontempo.lab.arena.cells import DEFAULT, MARGIN_MS, ROUND_TRIPS
 from ontempo.lab.arena.contenders import CONTENDERS
 from ontempo.lab.arena.grid import plain_path
@@ -195,10 +195,15 @@ def notes(outcome: Outcome, causes: Causes | None = None) -> list[str]:
         found += [
             f"{one.path}, {SHOWN[one.contender]}: simulated {share(one.simulated)} %, emulated"
             f" {share(one.emulated)} %, {'within' if one.within else 'outside of'} what ten seeds"
-            f" give. {causes.get((plain_path(one.path), one.contender), NO_CAUSE)}"
+            f" give. {causes.get((plain_path(one.path), one.contender), _otherwise(one))}"
             for one in far
         ]
     return [*found, outcome.machine] if outcome.machine else found
+
+
+def _otherwise(one: Apart) -> str:
+    """What is said of a difference without a cause of its own: a seed that goes as far bounds it."""
+    return CHANCE if one.within else NO_CAUSE
 
 
 def _left_out(names: set[str]) -> list[str]:
