@@ -202,7 +202,7 @@ def notes(outcome: Outcome, causes: Causes | None = None) -> list[str]:
 
 
 def _otherwise(one: Apart) -> str:
-    """What is said of a difference without a cause of its own: a seed that goes as far bounds it."""
+    """What is said of a difference without a cause of its own."""
     return CHANCE if one.within else NO_CAUSE
 
 
