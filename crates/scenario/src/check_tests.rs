@@ -126,7 +126,7 @@ fn an_unknown_kind_is_answered_with_the_known_ones() {
     assert_eq!(
         video("\"pert\"", "\"tahoe\""),
         "s.toml:19: flows.video.transport.congestion: unknown name \"tahoe\"; known: `reno`, \
-         `newreno`, `cubic`, `vegas`, `pert`, `bbr`"
+         `newreno`, `cubic`, `vegas`, `pert`, `bbr`, `media`"
     );
 }
 
