@@ -85,8 +85,8 @@ CONTENDERS = (
         "square-open",
     ),
     _ontempo("ontempo", "ontempo", "partial-order", "diamond"),
-    _ontempo("ontempo-bbr", "ontempo, BBR", "partial-order", "diamond-tall", _MEDIA),
-    _ontempo("ontempo-media", "ontempo, media", "partial-order", "diamond-wide", '"media"'),
+    _ontempo("ontempo-bbr", "ontempo, BBR", "partial-order", "cross", _MEDIA),
+    _ontempo("ontempo-media", "ontempo, media", "partial-order", "star", '"media"'),
     _ontempo("ontempo-in-order", "ontempo in order", "in-order", "triangle-down"),
 )
 """`ontempo send` over PERT as shipped, its order by default `in-order`; and over BBR for media."""

@@ -37,7 +37,7 @@ LEGEND = (
     "Pictures decodable on time in %, by the buffer in round trips of the path, and with each"
     f" program's default. At {LONGEST} RTT: bytes sent for each of the film, 99th percentile of the"
     " latencies of frames that arrived, freezes a minute, and the share of the time that they"
-    f" last, in %. Means; each path weighs the same. `{BOUND}`: what a sender could deliver that"
+    f" last, in %. Means; each path weighs the same. {BOUND}: what a sender could deliver that"
     " knew the path beforehand and had it alone."
 )
 
