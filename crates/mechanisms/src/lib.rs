@@ -18,6 +18,7 @@ pub mod playout;
 pub mod qos;
 pub mod receive;
 pub mod recovery;
+pub mod repair;
 pub mod rist;
 pub mod rtt;
 pub mod spacing;
