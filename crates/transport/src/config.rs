@@ -58,6 +58,19 @@ impl Default for DelayedAcks {
     }
 }
 
+/// What carries the units of flows with [`Reliability::Deadline`](crate::Reliability::Deadline) that
+/// have a deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// QUIC streams, one a unit: the stack sends again what is lost, once for each loss.
+    Streams,
+    /// DATAGRAM frames: pieces are sent again by us ([`ontempo_mechanisms::repair`]), in several copies
+    /// where it is the last repair in time. With packet spacing (PSP), which does not tell what became of
+    /// packets, as `Streams`.
+    #[default]
+    Datagrams,
+}
+
 /// Configuration of an endpoint's connections.
 #[derive(Clone, Debug)]
 pub struct Configuration {
@@ -139,6 +152,8 @@ pub struct Configuration {
     /// `limits.bytes`, `limits.unit_bytes` and `send_bytes` where they are larger. `None`: each has
     /// what they say.
     pub buffers: Option<Arc<Buffers>>,
+    /// What carries units that have a deadline, of this side.
+    pub carrier: Carrier,
     /// Trace of connections; `None`: none.
     pub qlog: Option<Qlog>,
 }
@@ -174,6 +189,7 @@ impl Default for Configuration {
             retry: false,
             receive_memory: Bytes::new(160 << 20),
             buffers: None,
+            carrier: Carrier::default(),
             qlog: None,
         }
     }
@@ -184,7 +200,7 @@ const SPACED_WINDOW: u64 = 16 << 20;
 
 /// Datagrams are queued in our layer and not in the stack, so that late ones can be dropped: the
 /// stack holds no more than one transmission.
-const DATAGRAM_BUFFER: usize = 32 << 10;
+pub(crate) const DATAGRAM_BUFFER: usize = 32 << 10;
 
 fn std(span: Duration) -> std::time::Duration {
     std::time::Duration::from_nanos(span.as_nanos())
@@ -201,6 +217,14 @@ impl Configuration {
         self.limits.unit_bytes = self.limits.unit_bytes.min(each);
         self.send_bytes = self.send_bytes.min(Bytes::new(each));
         self
+    }
+
+    /// Whether units that have a deadline are carried in datagrams.
+    pub(crate) fn repairs_pieces(&self) -> bool {
+        let has_packets = self.static_window.is_some()
+            || self.custom.is_some()
+            || matches!(self.congestion.governor(), Governor::Window(_));
+        self.carrier == Carrier::Datagrams && has_packets
     }
 
     /// Bytes that a peer may send before they are processed.

@@ -34,7 +34,7 @@ pub mod wire;
 pub use buffers::Buffers;
 pub use close::{CloseReason, Closed};
 pub use config::{
-    Configuration, Congestion, CongestionName, CustomLaw, DelayedAcks, Limits, PacingConfig,
+    Carrier, Configuration, Congestion, CongestionName, CustomLaw, DelayedAcks, Limits, PacingConfig,
     ParameterError, UnknownCongestion,
 };
 pub use connection::{

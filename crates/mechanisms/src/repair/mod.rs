@@ -154,11 +154,16 @@ impl Repair {
         }
     }
 
-    /// Finds what is lost, and decides what of it is sent again.
+    /// Finds what is lost, and decides what of it is sent again. After it
+    /// [`next_timeout`](Self::next_timeout) is later than `now`.
     pub fn detect(&mut self, now: Time) {
         for piece in self.evidence.lost(now, self.rounds.rtt()) {
             self.rounds.on_fate(true);
             self.on_lost(now, piece);
+        }
+        while let Some(&(due, piece)) = self.waiting.first().filter(|(due, _)| *due <= now) {
+            self.waiting.remove(&(due, piece));
+            self.make_ready(piece);
         }
     }
 
@@ -183,12 +188,8 @@ impl Repair {
         }
     }
 
-    /// The piece to send again now: that of the nearest deadline.
+    /// The piece to send again now, after [`detect`](Self::detect): that of the nearest deadline.
     pub fn next(&mut self, now: Time) -> Option<Piece> {
-        while let Some(&(due, piece)) = self.waiting.first().filter(|(due, _)| *due <= now) {
-            self.waiting.remove(&(due, piece));
-            self.make_ready(piece);
-        }
         while let Some((deadline, piece)) = self.ready.pop_first() {
             let Some(state) = self.state(piece) else { continue };
             state.due = state.due.saturating_sub(1);
@@ -197,6 +198,14 @@ impl Repair {
             }
         }
         None
+    }
+
+    /// A piece that [`next`](Self::next) has returned was not sent: it is due again.
+    pub fn put_back(&mut self, piece: Piece) {
+        if let Some(state) = self.state(piece).filter(|state| !state.has_arrived) {
+            state.due += 1;
+            self.make_ready(piece);
+        }
     }
 
     /// A copy that was waiting may leave; a second one of the same piece is not kept.
@@ -210,8 +219,8 @@ impl Repair {
     }
 
     /// Whether a piece may be sent again now.
-    pub fn is_ready(&self, now: Time) -> bool {
-        !self.ready.is_empty() || self.waiting.first().is_some_and(|(due, _)| *due <= now)
+    pub fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// When [`detect`](Self::detect) or [`next`](Self::next) may have something new.

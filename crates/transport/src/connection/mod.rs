@@ -1,6 +1,7 @@
 //! A connection: QUIC below, flows of units above.
 
 mod assembly;
+mod carried;
 mod clocks;
 mod closing;
 mod control;
@@ -12,6 +13,7 @@ mod hostile_tests;
 mod memory;
 mod migration;
 mod receive_flow;
+mod receive_pieces;
 mod receiving;
 mod send_flow;
 mod sending;
@@ -34,6 +36,7 @@ use crate::identity::Token;
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
 use crate::wire::WireError;
+use carried::Carried;
 use clocks::Clocks;
 use closing::{LastWord, closed};
 use control::Control;
@@ -215,6 +218,7 @@ impl Connection {
         (account, trace): (SharedAccount, Trace),
     ) -> Self {
         let watched = watched(&stack);
+        let carried = config.repairs_pieces().then(|| Carried::new(account.fates.clone()));
         Self {
             watched,
             opened: Vec::new(),
@@ -224,7 +228,7 @@ impl Connection {
             acks: AckGate::default(),
             clocks: Clocks::default(),
             control: Control::new(now),
-            sending: Sending::default(),
+            sending: Sending::carrying(carried),
             receiving: Receiving::default(),
             events: VecDeque::new(),
             urgent: true,
@@ -434,6 +438,7 @@ impl Connection {
     /// Processes everything possible except sending.
     pub(crate) fn progress(&mut self, now: Time) {
         self.touched = false;
+        self.learn_of_pieces(now);
         while let Some(event) = self.stack.poll() {
             self.on_stack_event(now, event);
         }
@@ -541,12 +546,18 @@ impl Connection {
             Err(_) if !carrying || self.is_to_prove() => 1,
             Err(until) => return Step::Wait(until),
         };
+        if carrying {
+            self.hand_over(now, most);
+        }
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        let queue_before = self.stack.datagrams().send_buffer_space();
         let Some(transmit) = self.stack.poll_transmit(self.epoch.instant(now), most, out) else {
             self.urgent = false;
             self.acks.release();
             return self.close_again(now, out).map_or(Step::Nothing, Step::Transmit);
         };
+        let left = self.stack.datagrams().send_buffer_space().saturating_sub(queue_before);
+        self.on_datagrams_left(now, left as u64);
         self.last_word.keep(&transmit, out);
         self.probes = self.probes.saturating_sub(1);
         let account = self.account.read();
@@ -577,7 +588,7 @@ impl Connection {
         match self.stage {
             Stage::Handshake => wake = wake.min(self.handshake_ends),
             Stage::Open => {
-                wake = wake.min(self.sending.next_deadline());
+                wake = wake.min(self.sending.next_deadline()).min(self.next_repair());
                 wake = wake.min(self.receiving.next_end());
                 wake = wake.min(self.silent_at()).min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));

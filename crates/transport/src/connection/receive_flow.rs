@@ -192,22 +192,48 @@ impl ReceiveFlow {
         self.config.reliability != Reliability::None
     }
 
+    /// Whether its units may come in pieces that their sender repairs.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.config.reliability == Reliability::Deadline
+    }
+
     /// A unit begins on a stream.
     pub(super) fn begin(&mut self, header: UnitHeader) -> Result<Partial, Violation> {
         if !self.is_repaired() || header.length > self.limits.unit_bytes {
             return Err(Violation::Absurd);
         }
-        let discarded = self.order.has_arrived(header.id);
+        let discarded = self.has_arrived(header.id);
         if !discarded {
-            if header.id >= self.granted_units
-                || self.buffered + header.length > self.limits.bytes
-                || self.units.is_some_and(|units| header.id >= units)
-            {
-                return Err(Violation::Credit);
-            }
-            self.reserve(header.length);
+            self.admit(header.id, header.length)?;
         }
         Ok(Partial { discarded, ..Partial::discarded(header) })
+    }
+
+    /// Whether a unit was received or dropped.
+    pub(super) fn has_arrived(&self, id: u64) -> bool {
+        self.order.has_arrived(id)
+    }
+
+    /// A unit begins to arrive: it must be within the credit.
+    pub(super) fn admit(&mut self, id: u64, length: u64) -> Result<(), Violation> {
+        if id >= self.granted_units
+            || self.buffered + length > self.limits.bytes
+            || self.units.is_some_and(|units| id >= units)
+        {
+            return Err(Violation::Credit);
+        }
+        self.reserve(length);
+        Ok(())
+    }
+
+    /// A unit that had begun to arrive is dropped.
+    pub(super) fn unreserve(&mut self, bytes: u64) {
+        self.buffered -= bytes;
+    }
+
+    /// Something arrived that was there already.
+    pub(super) fn count_unwanted(&mut self) {
+        self.statistics.unwanted += 1;
     }
 
     fn reserve(&mut self, bytes: u64) {
@@ -470,7 +496,12 @@ impl ReceiveFlow {
     }
 }
 
-/// Partial units of a flow without retransmission.
+/// Memory of a datagram that waits.
+pub(super) fn cost_of_waiting(datagram: &Bytes) -> u64 {
+    datagram.len() as u64 + FRAGMENT_COST
+}
+
+/// Partial units whose fragments come in datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     units: BTreeMap<(u64, u64), Pieces>,
@@ -502,11 +533,44 @@ impl Fragments {
     /// if more than `most` bytes or 1,024 units are held.
     pub(super) fn on_fragment(
         &mut self,
+        key: (u64, u64),
+        header: Option<UnitHeader>,
+        place: (u64, u64),
+        data: Bytes,
+        most: u64,
+    ) -> Option<Partial> {
+        let whole = self.insert(key, header, place, data);
+        while self.bytes > most || self.units.len() > 1024 {
+            let (_, oldest) = self.units.pop_first()?;
+            self.bytes -= oldest.cost();
+        }
+        whole
+    }
+
+    /// Whether anything of a unit has come.
+    pub(super) fn has(&self, key: (u64, u64)) -> bool {
+        self.units.contains_key(&key)
+    }
+
+    /// The fragments of a unit that have come.
+    pub(super) fn count(&self, key: (u64, u64)) -> u64 {
+        self.units.get(&key).map_or(0, |pieces| pieces.pieces.len() as u64)
+    }
+
+    /// Discards what has come of a unit; returns the unit's length.
+    pub(super) fn remove(&mut self, key: (u64, u64)) -> Option<u64> {
+        let gone = self.units.remove(&key)?;
+        self.bytes -= gone.cost();
+        Some(gone.length)
+    }
+
+    /// Takes a fragment; returns the unit that it completes.
+    pub(super) fn insert(
+        &mut self,
         (flow, id): (u64, u64),
         header: Option<UnitHeader>,
         (length, offset): (u64, u64),
         data: Bytes,
-        most: u64,
     ) -> Option<Partial> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= length)?;
         let pieces = self.units.entry((flow, id)).or_default();
@@ -527,10 +591,6 @@ impl Fragments {
         pieces.pieces.insert(offset, data);
         if pieces.got == length && pieces.header.is_some() {
             return self.whole((flow, id));
-        }
-        while self.bytes > most || self.units.len() > 1024 {
-            let (_, oldest) = self.units.pop_first()?;
-            self.bytes -= oldest.cost();
         }
         None
     }

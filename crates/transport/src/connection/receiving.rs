@@ -8,6 +8,7 @@ use ontempo_foundation::Time;
 
 use super::assembly::Assembly;
 use super::receive_flow::{Fragments, Partial, ReceiveFlow};
+use super::receive_pieces::{At, Early};
 use super::statistics::ReceiveStatistics;
 use super::{Connection, ConnectionEvent, Flows, Violation};
 use crate::flow::{Delivery, FlowConfig, FlowId, Reliability};
@@ -76,7 +77,7 @@ impl Streams {
 /// All receiving flows.
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
-    flows: Flows<ReceiveFlow>,
+    pub(super) flows: Flows<ReceiveFlow>,
     /// Flows that have ended, and with which the application is not done.
     ended: BTreeSet<u64>,
     next: u64,
@@ -90,6 +91,9 @@ pub(super) struct Receiving {
     /// Streams of flows that are not open yet: they may arrive before the control stream.
     parked: BTreeMap<u64, BTreeSet<StreamId>>,
     fragments: Fragments,
+    /// Partial units whose sender repairs them in pieces.
+    pub(super) pieces: Fragments,
+    pub(super) early: Early,
     /// Whether the stack has new streams.
     pub(super) accept: bool,
     /// Readable streams.
@@ -101,6 +105,11 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
+    /// Flows opened so far.
+    pub(super) fn opened(&self) -> u64 {
+        self.next
+    }
+
     /// Flows with a number below this may be opened.
     pub(super) fn flow_credit(&self, limits: &Limits) -> u64 {
         limits.flows.saturating_add(self.credited)
@@ -139,7 +148,8 @@ impl Receiving {
     /// Memory that it takes, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let flows: u64 = self.flows.values().map(ReceiveFlow::memory).sum();
-        flows + self.streams.memory + self.fragments.memory()
+        let pieces = self.pieces.memory() + self.early.memory();
+        flows + self.streams.memory + self.fragments.memory() + pieces
     }
 
     /// Streams of flow `number` can be read now.
@@ -167,7 +177,9 @@ impl Receiving {
         if receiving.config.reliability != Reliability::Deadline {
             return Err(Violation::OutOfPlace);
         }
-        receiving.on_dropped(now, units)
+        let arrived = receiving.on_dropped(now, units)?;
+        units.iter().for_each(|unit| self.drop_pieces(flow, unit.id));
+        Ok(arrived)
     }
 
     pub(super) fn take(&mut self, flow: u64) -> Option<Delivery> {
@@ -221,6 +233,7 @@ impl Connection {
             self.read_stream(now, stream)?;
         }
         self.set_receive_window();
+        self.read_early_datagrams(now)?;
         if std::mem::take(&mut self.receiving.datagrams) {
             while let Some(datagram) = self.stack.datagrams().recv() {
                 self.read_datagram(now, datagram)?;
@@ -306,8 +319,11 @@ impl Connection {
 
     /// Takes what arrives before the handshake is complete: the stack counts nothing of it.
     pub(super) fn read_early(&mut self, now: Time) -> Result<(), Violation> {
-        while self.stack.datagrams().recv().is_some() {}
-        self.receiving.datagrams = false;
+        // A server's may overtake its Welcome; a client has nothing to send yet.
+        if self.stack.side().is_server() {
+            while self.stack.datagrams().recv().is_some() {}
+            self.receiving.datagrams = false;
+        }
         // No flow is open: data is stored, and not looked at beyond a header.
         self.read_units(now)?;
         let is_early = self.stack.side().is_server() && self.receiving.memory() > MAX_EARLY;
@@ -374,7 +390,7 @@ impl Connection {
         }
     }
 
-    fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<(), Violation> {
+    pub(super) fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<(), Violation> {
         let (header, taken) = FragmentHeader::read(&datagram)?;
         let data = datagram.slice(taken..);
         let limits = self.config.limits;
@@ -385,10 +401,17 @@ impl Connection {
         if length > limits.unit_bytes {
             return Err(Violation::Absurd);
         }
-        // Without an open flow the datagram is discarded: nothing was promised.
+        if number >= self.receiving.opened() {
+            return self.keep_early(number, &datagram);
+        }
+        // The rest of a flow that has ended is discarded.
         let Some(flow) = self.receiving.flows.get_mut(&number) else { return Ok(()) };
-        if flow.config.reliability != Reliability::None {
-            return Err(Violation::OutOfPlace);
+        match flow.config.reliability {
+            Reliability::Full => return Err(Violation::OutOfPlace),
+            Reliability::Deadline => {
+                return self.read_piece(now, At { flow: number, id, length, offset }, header, data);
+            }
+            Reliability::None => {}
         }
         if !flow.wants(id) {
             return Ok(());

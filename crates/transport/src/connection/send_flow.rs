@@ -68,8 +68,10 @@ pub(super) fn longest_unit(peer: &Limits, config: &Configuration) -> u64 {
 enum Place {
     /// Queued, with its data.
     Queued(Box<Outgoing>),
-    /// On a stream, or all of it sent as datagrams.
+    /// On a stream.
     Written(StreamId),
+    /// In pieces that we repair.
+    Carried,
     /// Dropped; the peer has not yet answered whether it had arrived.
     Dropping,
     /// Acknowledged, or dropped for good.
@@ -86,9 +88,23 @@ struct Slot {
     sent: Time,
 }
 
-/// Result of [`SendFlow::give_up`] for a unit on a stream.
-pub(super) struct GivenUp {
-    pub(super) stream: StreamId,
+/// Result of [`SendFlow::give_up`] for a unit that was sent, at least in part.
+pub(super) enum GivenUp {
+    /// It was on this stream.
+    Stream(StreamId),
+    /// It was sent in pieces that we repair; its number.
+    Carried(u64),
+}
+
+/// How a unit is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// On a stream, which the stack repairs.
+    Stream(StreamId),
+    /// In pieces that we repair.
+    Carried,
+    /// In datagrams that are not repaired.
+    Unrepaired,
 }
 
 /// A sending flow.
@@ -241,13 +257,23 @@ impl SendFlow {
         self.slots.get((id - self.first) as usize).map(|slot| slot.size)
     }
 
-    /// Removes the next unit from the queue, to write it on `stream` (`None`: as datagrams).
-    pub(super) fn pop(&mut self, stream: Option<StreamId>) -> Option<(UnitHeader, Bytes)> {
+    /// Whether the next unit has a deadline, and that is when.
+    pub(super) fn head_deadline(&self) -> Option<Time> {
+        let (_, id) = self.next_unit()?;
+        self.slots.get((id - self.first) as usize)?.deadline
+    }
+
+    /// Removes the next unit from the queue, to send it.
+    pub(super) fn pop(&mut self, way: Way) -> Option<(UnitHeader, Bytes)> {
         let (priority, id) = self.next_unit()?;
         self.queue.remove(&(priority, id));
         let flow = self.number;
         let slot = self.slot(id)?;
-        let written = stream.map_or(Place::Resolved, Place::Written);
+        let written = match way {
+            Way::Stream(stream) => Place::Written(stream),
+            Way::Carried => Place::Carried,
+            Way::Unrepaired => Place::Resolved,
+        };
         let Place::Queued(unit) = std::mem::replace(&mut slot.place, written) else { return None };
         let sent = slot.sent;
         let lifetime = unit.deadline.map(|deadline| deadline.since(sent));
@@ -262,10 +288,10 @@ impl SendFlow {
         };
         let (size, deadline) = (slot.size, slot.deadline);
         self.statistics.on_written(size);
-        if stream.is_some() {
-            self.charged += size;
-        } else {
+        if way == Way::Unrepaired {
             self.forget(id, size, deadline);
+        } else {
+            self.charged += size;
         }
         Some((header, unit.data))
     }
@@ -273,7 +299,7 @@ impl SendFlow {
     /// All of the unit was acknowledged.
     pub(super) fn on_arrived(&mut self, id: u64) {
         let Some(slot) = self.slot(id) else { return };
-        if !matches!(slot.place, Place::Written(_)) {
+        if !matches!(slot.place, Place::Written(_) | Place::Carried) {
             return;
         }
         slot.place = Place::Resolved;
@@ -320,7 +346,11 @@ impl SendFlow {
             }
             Place::Written(stream) => {
                 self.unreported.push(DroppedUnit { id, bytes: size });
-                Some(Some(GivenUp { stream }))
+                Some(Some(GivenUp::Stream(stream)))
+            }
+            Place::Carried => {
+                self.unreported.push(DroppedUnit { id, bytes: size });
+                Some(Some(GivenUp::Carried(id)))
             }
             before => {
                 if let Some(slot) = self.slot(id) {
@@ -329,6 +359,19 @@ impl SendFlow {
                 Some(None)
             }
         }
+    }
+
+    /// A unit in pieces can no longer be sent: it is dropped before its deadline.
+    pub(super) fn give_up_carried(&mut self, id: u64) {
+        let Some(slot) = self.slot(id).filter(|slot| matches!(slot.place, Place::Carried)) else {
+            return;
+        };
+        slot.place = Place::Dropping;
+        let (size, deadline) = (slot.size, slot.deadline);
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        self.unreported.push(DroppedUnit { id, bytes: size });
     }
 
     /// True if all units of a stream have been dropped.

@@ -6,11 +6,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use noq_proto::{Dir, SendDatagramError, StreamId, VarInt, WriteError};
 use ontempo_foundation::{Bytes as Size, Time};
 
+use super::carried::{Carried, Handed};
 use super::control::Control;
-use super::send_flow::{GivenUp, SendError, SendFlow, longest_unit};
+use super::send_flow::{GivenUp, SendError, SendFlow, Way, longest_unit};
 use super::statistics::SendStatistics;
 use super::{Connection, ConnectionEvent, FlowError, Flows, Violation};
-use crate::config::Configuration;
+use crate::config::{Configuration, DATAGRAM_BUFFER};
 use crate::flow::{FlowConfig, FlowId, Outgoing, Reliability};
 use crate::wire::{
     FlowOpened, FragmentHeader, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, ReceiverReport,
@@ -46,6 +47,8 @@ pub(super) struct Sending {
     window: u64,
     /// Fragments of the current unit that the stack has not accepted.
     datagrams: VecDeque<Bytes>,
+    /// Units with a deadline in datagrams that we repair; `None`: they go on streams.
+    carried: Option<Carried>,
 }
 
 impl Default for Sending {
@@ -60,6 +63,7 @@ impl Default for Sending {
             turn: 0,
             window: 0,
             datagrams: VecDeque::new(),
+            carried: None,
         }
     }
 }
@@ -73,6 +77,11 @@ enum Progress {
 }
 
 impl Sending {
+    /// Units with a deadline are carried in datagrams, and repaired by us.
+    pub(super) fn carrying(carried: Option<Carried>) -> Self {
+        Self { carried, ..Self::default() }
+    }
+
     /// The peer's receive limits became known.
     pub(super) fn set_limits(&mut self, limits: Limits) {
         self.peer = limits;
@@ -190,7 +199,16 @@ impl Sending {
     fn drop_late(&mut self, now: Time, stack: &mut noq_proto::Connection, control: &mut Control) {
         for flow in self.flows.values_mut() {
             while let Some(given_up) = flow.give_up(now) {
-                let Some(GivenUp { stream }) = given_up else { continue };
+                let stream = match given_up {
+                    Some(GivenUp::Stream(stream)) => stream,
+                    Some(GivenUp::Carried(id)) => {
+                        if let Some(carried) = &mut self.carried {
+                            carried.forget(flow.number, id);
+                        }
+                        continue;
+                    }
+                    None => continue,
+                };
                 let Some((_, units)) = self.streams.get(&stream) else { continue };
                 // A stream shared with other units continues for them.
                 if flow.are_given_up(units) {
@@ -236,9 +254,9 @@ impl Sending {
 
     /// The next flow to send: the one whose next unit has the highest priority, in turn among
     /// equals.
-    fn choose(&self, refused: &[u64]) -> Option<u64> {
+    fn choose(&self, refused: &[u64], is_carried: bool) -> Option<u64> {
         let key = |flow: &SendFlow| {
-            if refused.contains(&flow.number) {
+            if refused.contains(&flow.number) || self.is_carried(flow) != is_carried {
                 return None;
             }
             if flow.writing.is_some() {
@@ -256,10 +274,57 @@ impl Sending {
             .map(|(.., number)| number)
     }
 
+    /// Whether the next unit of a flow goes in datagrams that we repair.
+    fn is_carried(&self, flow: &SendFlow) -> bool {
+        self.carried.is_some()
+            && flow.config.reliability == Reliability::Deadline
+            && flow.writing.is_none()
+            && flow.head_deadline().is_some()
+    }
+
+    /// Hands pieces to the stack until it has `most` in its queue: what is repaired first, then the unit
+    /// that is begun, then the next one.
+    fn hand_over(&mut self, now: Time, most: usize, stack: &mut noq_proto::Connection) {
+        loop {
+            let Some(carried) = &mut self.carried else { return };
+            if carried.queued() >= most {
+                return;
+            }
+            if !carried.has_piece() && !self.begin_carried(stack) {
+                return;
+            }
+            let Some(carried) = &mut self.carried else { return };
+            match carried.hand_over(now, stack) {
+                Handed::Piece => {}
+                Handed::TooLarge(flow, id) => {
+                    carried.forget(flow, id);
+                    if let Some(flow) = self.flows.get_mut(&flow) {
+                        flow.give_up_carried(id);
+                    }
+                }
+                Handed::Nothing => return,
+            }
+        }
+    }
+
+    /// Begins the next unit of a flow that is carried; false if there is none.
+    fn begin_carried(&mut self, stack: &mut noq_proto::Connection) -> bool {
+        let Some(most) = stack.datagrams().max_size() else { return false };
+        let Some(number) = self.choose(&[], true) else { return false };
+        self.turn = number + 1;
+        let Some(flow) = self.flows.get_mut(&number) else { return false };
+        let deadline = flow.head_deadline().unwrap_or(Time::NEVER);
+        let Some((header, data)) = flow.pop(Way::Carried) else { return false };
+        if let Some(carried) = &mut self.carried {
+            carried.begin(header, data, deadline, most);
+        }
+        true
+    }
+
     fn write_all(&mut self, stack: &mut noq_proto::Connection, config: &Configuration) -> bool {
         let mut wrote = self.write_fragments(stack) == Progress::Wrote;
         let mut refused = Vec::new();
-        while let Some(number) = self.choose(&refused) {
+        while let Some(number) = self.choose(&refused, false) {
             let Some(flow) = self.flows.get(&number) else { break };
             let progress = if flow.config.reliability == Reliability::None {
                 self.write_datagrams(number, stack)
@@ -323,7 +388,7 @@ impl Sending {
         if self.datagrams.is_empty() {
             let Some(most) = stack.datagrams().max_size() else { return Progress::Blocked };
             let Some(flow) = self.flows.get_mut(&number) else { return Progress::Blocked };
-            let Some((header, data)) = flow.pop(None) else { return Progress::Blocked };
+            let Some((header, data)) = flow.pop(Way::Unrepaired) else { return Progress::Blocked };
             self.datagrams = fragments(header, &data, most);
         }
         self.write_fragments(stack)
@@ -334,8 +399,13 @@ impl Sending {
             return Progress::Blocked;
         }
         while let Some(datagram) = self.datagrams.pop_front() {
+            let size = datagram.len() as u64;
             match stack.datagrams().send(datagram, false) {
-                Ok(()) => {}
+                Ok(()) => {
+                    if let Some(carried) = &mut self.carried {
+                        carried.on_other(size);
+                    }
+                }
                 Err(SendDatagramError::Blocked(datagram)) => {
                     self.datagrams.push_front(datagram);
                     return Progress::Blocked;
@@ -364,7 +434,7 @@ fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeq
     let mut small = BytesMut::new();
     let mut header_bytes = Vec::new();
     loop {
-        let Some((header, data)) = flow.pop(Some(stream)) else { break };
+        let Some((header, data)) = flow.pop(Way::Stream(stream)) else { break };
         units.push(header.id);
         header_bytes.clear();
         header.write(&mut header_bytes);
@@ -414,6 +484,40 @@ fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
 }
 
 impl Connection {
+    /// Hands pieces of units to the stack, for `most` packets.
+    pub(super) fn hand_over(&mut self, now: Time, most: usize) {
+        if self.control.is_idle() {
+            self.sending.hand_over(now, most, &mut self.stack);
+        }
+    }
+
+    /// Packets were made, with so many bytes of datagrams in them.
+    pub(super) fn on_datagrams_left(&mut self, now: Time, bytes: u64) {
+        let account = self.account.read();
+        let space = self.stack.datagrams().send_buffer_space() as u64;
+        if let Some(carried) = &mut self.sending.carried {
+            carried.on_transmit(now, bytes, &account);
+            carried.reconcile((DATAGRAM_BUFFER as u64).saturating_sub(space));
+        }
+    }
+
+    /// Learns which pieces have arrived, and which are to be sent again.
+    pub(super) fn learn_of_pieces(&mut self, now: Time) {
+        let account = self.account.read();
+        let Some(carried) = &mut self.sending.carried else { return };
+        for (number, unit) in carried.learn(now, &account) {
+            if let Some(flow) = self.sending.flows.get_mut(&number) {
+                flow.on_arrived(unit);
+            }
+            self.trace.unit(now, "arrived", FlowId::outgoing(number), unit, &[]);
+        }
+    }
+
+    /// When pieces may be to be sent again.
+    pub(super) fn next_repair(&self) -> Time {
+        self.sending.carried.as_ref().map_or(Time::NEVER, Carried::next_timeout)
+    }
+
     /// Drops late units and writes what the stack accepts.
     pub(super) fn write_units(&mut self, now: Time) {
         let sending = &mut self.sending;

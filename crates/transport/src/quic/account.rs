@@ -3,6 +3,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use ontempo_mechanisms::congestion::Snapshot;
 
+use super::fates::SharedFates;
+
 /// State of a controller after its last event.
 ///
 /// The stack owns the controller and exposes only its cwnd; our pacing needs the
@@ -38,16 +40,20 @@ impl Default for Account {
 
 /// An account shared by controller and connection.
 #[derive(Clone, Debug, Default)]
-pub struct SharedAccount(Arc<Mutex<Account>>);
+pub struct SharedAccount {
+    account: Arc<Mutex<Account>>,
+    /// What becomes of packets.
+    pub fates: SharedFates,
+}
 
 impl SharedAccount {
     /// The account.
     pub fn read(&self) -> Account {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes it.
     pub fn write(&self, change: impl FnOnce(&mut Account)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.account.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -336,8 +336,13 @@ where
             self.controller.on_idle_restart();
         }
         self.last_sent = Some(now);
-        let packet =
-            Outstanding { number: self.next, stack_number, sent: now, bytes: bytes.into() };
+        let packet = Outstanding {
+            number: self.next,
+            fate: self.account.fates.sent(bytes.into()),
+            stack_number,
+            sent: now,
+            bytes: bytes.into(),
+        };
         self.outstanding.push_back(packet);
         self.bytes_in_flight += packet.bytes;
         self.sent_size += (f64::from(bytes) - self.sent_size) / 8.0;
@@ -358,6 +363,7 @@ where
         let (now, sent) = (self.epoch.time(now), self.epoch.time(sent));
         let in_flight = self.outstanding.len() as u64;
         if let Some(packet) = self.take(stack_number, Some(sent)) {
+            self.account.fates.arrived(packet.fate);
             let rates = match self.acked {
                 Some(_) => self.controller.delivery_rates(),
                 None => self.begin_rates(now, in_flight),

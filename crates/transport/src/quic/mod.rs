@@ -6,6 +6,7 @@
 mod account;
 mod adapter;
 mod clock;
+mod fates;
 mod fixed;
 mod outstanding;
 mod spaced;
@@ -14,6 +15,8 @@ mod watch;
 pub use account::{Account, SharedAccount};
 pub use adapter::{Adapter, Factory, Log, Pacing, SharedLog};
 pub use clock::{Epoch, span};
+pub(crate) use fates::Fate;
+pub use fates::SharedFates;
 pub(crate) use fixed::StaticWindow;
 pub(crate) use spaced::SpacedFactory;
 pub(crate) use watch::{Watched, WatchedClient, WatchedServer, watched};

@@ -159,7 +159,8 @@ impl Controller for Spaced {
         let now = self.epoch.time(now);
         if self.base_rtt.is_some() {
             let (number, sent, bytes) = (self.next, now, bytes.into());
-            self.outstanding.push_back(Outstanding { number, stack_number, sent, bytes });
+            let fate = self.account.fates.sent(bytes);
+            self.outstanding.push_back(Outstanding { number, fate, stack_number, sent, bytes });
             self.in_flight += bytes;
             self.next += 1;
             if self.outstanding.len() > MAX_OUTSTANDING {
