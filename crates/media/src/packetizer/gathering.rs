@@ -8,7 +8,8 @@ use crate::unit::Unit;
 
 /// How much a paced source gathers, so that the headers of packets and units are shared by more.
 ///
-/// It is paced where its datagrams are further apart than [`PacketizerOptions::hold`].
+/// It is paced where its datagrams are further apart than
+/// [`PacketizerOptions::hold`](super::PacketizerOptions::hold).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathering {
     /// Bytes of the transport that are gathered: of data, with the headers of units.
