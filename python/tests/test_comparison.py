@@ -391,7 +391,9 @@ def carried(path: Path, together: list[contenders.Contender], folder: File) -> p
     for one in together:
         assert 48 <= units.filter(contender=one.name).height <= 52
         row = rows.filter(contender=one.name).row(0, named=True)
-        assert row["forth_bytes"] > row["stream_bytes"]
+        # ontempo leaves the stuffing out, about a seventh of this stream.
+        least = 0.8 if one.name.startswith("ontempo") else 1.0
+        assert row["forth_bytes"] > least * row["stream_bytes"]
         assert row["ended_early"] == ""
         assert row["overflowed"] == 0
     assert not (folder / "ends").exists()
