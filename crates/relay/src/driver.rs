@@ -4,8 +4,8 @@ use std::sync::mpsc::SyncSender;
 
 use bytes::BytesMut;
 use ontempo_foundation::{Duration, Time};
-use ontempo_transport::{EcnCodepoint, Endpoint, Poll, Source};
-use ontempo_udp::{Datagram, Ecn, Next, Protocol, Transmit};
+use ontempo_transport::{Endpoint, Poll, Source};
+use ontempo_udp::{Datagram, Next, Protocol, Transmit};
 
 use crate::relay::{Relay, RelayEvent, RelayStatistics};
 
@@ -42,33 +42,6 @@ impl RelayDriver {
     }
 }
 
-/// A datagram's origin as the endpoint takes it.
-fn source(datagram: &Datagram<'_>) -> Source {
-    let ecn = match datagram.ecn {
-        Ecn::NotCapable => None,
-        Ecn::Capable0 => Some(EcnCodepoint::Ect0),
-        Ecn::Capable1 => Some(EcnCodepoint::Ect1),
-        Ecn::Congestion => Some(EcnCodepoint::Ce),
-    };
-    Source { remote: datagram.source, local: datagram.local, ecn }
-}
-
-/// A transmission as the socket takes it.
-fn transmit(of: &ontempo_transport::Transmit) -> Transmit {
-    Transmit {
-        destination: of.destination,
-        source: of.local,
-        ecn: match of.ecn {
-            None => Ecn::NotCapable,
-            Some(EcnCodepoint::Ect0) => Ecn::Capable0,
-            Some(EcnCodepoint::Ect1) => Ecn::Capable1,
-            Some(EcnCodepoint::Ce) => Ecn::Congestion,
-        },
-        dscp: of.dscp,
-        segment: of.segment.and_then(|size| u16::try_from(size).ok()),
-    }
-}
-
 impl Protocol for RelayDriver {
     type Command = Command;
 
@@ -78,7 +51,7 @@ impl Protocol for RelayDriver {
         }
         self.receive_buffer.extend_from_slice(datagram.data);
         let data = self.receive_buffer.split();
-        self.endpoint.handle(now, source(&datagram), data);
+        self.endpoint.handle(now, Source::from(&datagram), data);
         self.relay.work(now, &mut self.endpoint);
     }
 
@@ -116,7 +89,7 @@ impl Protocol for RelayDriver {
         match poll {
             Poll::Transmit(of) => {
                 buffer.truncate(of.size);
-                Next::Transmit(transmit(&of))
+                Next::Transmit(Transmit::from(&of))
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
