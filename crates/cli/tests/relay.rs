@@ -4,10 +4,10 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::{Arc, Mutex};
 
-use common::{Killed, Place, Ran, SCENARIO, interrupt, wait_until};
+use common::{Killed, Place, SCENARIO, interrupt, noise, ran, send_with, wait_until};
 use serde_json::Value;
 
 /// `ontempo relay`, ended with the test.
@@ -48,23 +48,8 @@ fn view(place: &Place, url: &str, to: &str, more: &[&str]) -> Child {
     place.spawn(&[&["receive", "--from", url, "--to", to], more].concat())
 }
 
-fn ended(child: Child) -> Ran {
-    Ran::of(child.wait_with_output().expect("it ends"))
-}
-
 fn send(place: &Place, url: &str, more: &[&str]) -> Child {
-    let mut command = place.command(&[&["send", "--from", "-", "--to", url], more].concat());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("it starts")
-}
-
-fn noise(count: usize) -> Vec<u8> {
-    let mut state = 1u32;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    std::iter::repeat_with(next).take(count).collect()
+    send_with(place, url, "-", more)
 }
 
 #[test]
@@ -81,14 +66,14 @@ fn two_receivers_get_a_file_byte_by_byte_and_the_source_learns_of_both() {
     let mut pipe = source.stdin.take().expect("a pipe");
     pipe.write_all(&sent).expect("written");
     drop(pipe);
-    let ran = ended(source);
-    ran.succeeds();
+    let sender = ran(source);
+    sender.succeeds();
     for (viewer, file) in viewers.into_iter().zip(files) {
-        ended(viewer).succeeds();
+        ran(viewer).succeeds();
         assert!(fs::read(file).expect("its file") == sent, "bytes differ");
     }
     let totals: Value =
-        ran.out.lines().last().and_then(|line| serde_json::from_str(line).ok()).expect("JSON");
+        sender.out.lines().last().and_then(|line| serde_json::from_str(line).ok()).expect("JSON");
     assert_eq!(totals["viewers"]["count"], 2, "{totals}");
     assert_eq!(totals["viewers"]["worst_bad_share"], 0.0, "{totals}");
     interrupt(&relay.child.0);
@@ -103,7 +88,7 @@ fn a_regular_file_goes_through_a_relay_as_a_stream() {
     let viewer = view(&place, &relay.viewers_url, to.to_str().expect("text"), &[]);
     relay.await_viewers(1);
     place.run(&["send", "--from", "in", "--to", &relay.url]).succeeds();
-    ended(viewer).succeeds();
+    ran(viewer).succeeds();
     assert!(fs::read(to).expect("its file") == noise(300_000), "bytes differ");
     interrupt(&relay.child.0);
 }
@@ -120,11 +105,11 @@ fn a_named_stream_goes_to_those_who_ask_for_it() {
     relay.await_viewers(2);
     let mut source = send(&place, &relay.url, &["--stream", "hall"]);
     source.stdin.take().expect("a pipe").write_all(&noise(100_000)).expect("written");
-    ended(source).succeeds();
-    ended(viewer).succeeds();
+    ran(source).succeeds();
+    ran(viewer).succeeds();
     assert!(fs::read(file).expect("its file") == noise(100_000), "bytes differ");
     interrupt(&waiting);
-    ended(waiting).succeeds();
+    ran(waiting).succeeds();
     assert!(!other.exists());
 }
 
@@ -134,9 +119,9 @@ fn the_token_of_receivers_does_not_send_and_that_of_nobody_does_not_receive() {
     let relay = Relay::start(&place, &[]);
     let mut pirate = send(&place, &relay.viewers_url, &[]);
     drop(pirate.stdin.take());
-    ended(pirate).fails(3, &["this token is for viewing, not for sending"]);
+    ran(pirate).fails(3, &["this token is for viewing, not for sending"]);
     let (url, _) = relay.viewers_url.split_once('#').expect("a token");
     let stranger =
         view(&place, &format!("{url}#wrong"), place.path("no.out").to_str().expect("text"), &[]);
-    ended(stranger).fails(2, &["token"]);
+    ran(stranger).fails(2, &["token"]);
 }

@@ -137,6 +137,28 @@ impl Ran {
     }
 }
 
+/// What a program that ends has printed.
+pub(crate) fn ran(child: Child) -> Ran {
+    Ran::of(child.wait_with_output().expect("it ends"))
+}
+
+/// Starts `ontempo send` to `to`.
+pub(crate) fn send_with(place: &Place, to: &str, from: &str, more: &[&str]) -> Child {
+    let mut command = place.command(&[&["send", "--from", from, "--to", to], more].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+/// Bytes that no codec could shorten.
+pub(crate) fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
 /// Everything below `folder`, hidden files too, by name.
 pub(crate) fn files(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder is there");

@@ -13,11 +13,11 @@ mod whole;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr};
 use std::thread::spawn;
 use std::time::Duration;
 
-use common::{Place, Ran, SCENARIO, free_port, interrupt};
+use common::{Place, SCENARIO, free_port, interrupt, noise, ran, send_with};
 use relay::Relay;
 
 /// `ontempo receive`, ended with the test.
@@ -74,27 +74,6 @@ impl Drop for Receiver {
 /// Starts `ontempo send` to `to`, with the token `open`.
 pub(crate) fn send(place: &Place, to: SocketAddr, from: &str, more: &[&str]) -> Child {
     send_with(place, &to.to_string(), from, &[&["--token", "open"], more].concat())
-}
-
-/// Starts `ontempo send` to `to`.
-pub(crate) fn send_with(place: &Place, to: &str, from: &str, more: &[&str]) -> Child {
-    let mut command = place.command(&[&["send", "--from", from, "--to", to], more].concat());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("it starts")
-}
-
-pub(crate) fn ran(child: Child) -> Ran {
-    Ran::of(child.wait_with_output().expect("it ends"))
-}
-
-/// Bytes that no codec could shorten.
-pub(crate) fn noise(count: usize) -> Vec<u8> {
-    let mut state = 1u32;
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    std::iter::repeat_with(next).take(count).collect()
 }
 
 #[test]
