@@ -6,7 +6,7 @@ mod trace;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver as EventReceiver, RecvTimeoutError, channel, sync_channel};
 use std::time::{Duration as Wall, Instant};
 
@@ -17,7 +17,7 @@ use ontempo_probe::{
     Step, StepResult, Token,
     wire::{self, Message, WireError},
 };
-use ontempo_udp::{Clock, Driver, DriverOptions, Socket, SocketOptions, random};
+use ontempo_udp::{Clock, Driver, DriverOptions, Protocol, Socket, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
@@ -48,6 +48,33 @@ const SESSION_LINES: Share = Share { burst: 64, interval: Wall::from_millis(250)
 
 /// How often the stop flag and the number of lines not shown are read.
 const POLL_INTERVAL: Wall = Wall::from_millis(100);
+
+/// Runs a measurement to its end; Ctrl-C asks it to end. Returns whether that was so, and how its
+/// thread ended: what was measured before its socket failed is known.
+///
+/// # Errors
+/// Its thread cannot be started.
+fn run_to_end<P>(
+    socket: Socket,
+    protocol: P,
+    stopped: &AtomicBool,
+) -> Result<(bool, Result<(), Failure>), Failure>
+where
+    P: Protocol<Command = ()> + Send + 'static,
+{
+    let precise = DriverOptions { precise: true, ..DriverOptions::default() };
+    let driver = Driver::spawn(socket, protocol, Clock::new(), precise).map_err(environment)?;
+    let mut is_interrupted = false;
+    while !driver.has_ended() {
+        if !is_interrupted && stopped.load(Relaxed) {
+            is_interrupted = true;
+            // Fails only if the driver has already ended.
+            let _ = driver.command(());
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok((is_interrupted, driver.wait().map(drop).map_err(environment)))
+}
 
 /// Events of a sending probe.
 enum ProbeEvent {

@@ -3,18 +3,17 @@
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Relaxed;
 
 use indicatif::ProgressBar;
 use ontempo_foundation::{Bytes, Rate};
 use ontempo_probe::{Answer, Limit, Measure, PathOptions, PathProgress, SenderOptions, Token};
-use ontempo_udp::{Clock, Driver, DriverOptions, random};
+use ontempo_udp::random;
 use serde_json::{Value, json};
 
-use super::{POLL_INTERVAL, reach, refused};
+use super::{reach, refused, run_to_end};
 use crate::access::presented_text;
 use crate::arguments::Probe as Arguments;
-use crate::failure::{Failure, environment};
+use crate::failure::Failure;
 use crate::output::{emit, emit_json};
 use crate::signals::stop_flag;
 
@@ -45,18 +44,7 @@ pub(super) fn answer(arguments: &Arguments, receiver: &str) -> Result<(), Failur
         }
     });
     let state = measure.state();
-    let precise = DriverOptions { precise: true, ..DriverOptions::default() };
-    let driver = Driver::spawn(socket, measure, Clock::new(), precise).map_err(environment)?;
-    let mut is_interrupted = false;
-    while !driver.has_ended() {
-        if !is_interrupted && stopped.load(Relaxed) {
-            is_interrupted = true;
-            // Fails only if the driver has already ended.
-            let _ = driver.command(());
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
-    let ended = driver.wait().map(drop).map_err(environment);
+    let (is_interrupted, ended) = run_to_end(socket, measure, &stopped)?;
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }

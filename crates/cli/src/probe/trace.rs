@@ -4,20 +4,20 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_place::Output;
 use ontempo_probe::{Progress, Recorder, RecorderOptions, SenderOptions, Token, Trace};
 use ontempo_session::StoppableWriter;
-use ontempo_udp::{Clock, Driver, DriverOptions, random};
+use ontempo_udp::random;
 use serde_json::json;
 
-use super::{POLL_INTERVAL, reach, refused};
+use super::{reach, refused, run_to_end};
 use crate::access::presented_text;
 use crate::arguments::Probe as Arguments;
-use crate::failure::{Failure, environment};
+use crate::failure::Failure;
 use crate::output::{emit, emit_json, write_stderr};
 use crate::place::output_failure;
 use crate::signals::{is_stopped, stop_flag};
@@ -136,18 +136,7 @@ pub(super) fn record(arguments: &Arguments, receiver: &str, path: &Path) -> Resu
         }
     });
     let recording = recorder.recording();
-    let precise = DriverOptions { precise: true, ..DriverOptions::default() };
-    let driver = Driver::spawn(socket, recorder, Clock::new(), precise).map_err(environment)?;
-    let mut is_interrupted = false;
-    while !driver.has_ended() {
-        if !is_interrupted && stopped.load(Relaxed) {
-            is_interrupted = true;
-            // Fails only if the driver has already ended.
-            let _ = driver.command(());
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
-    let ended = driver.wait().map(drop).map_err(environment);
+    let (is_interrupted, ended) = run_to_end(socket, recorder, &stopped)?;
     let recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
     let trace = recording.trace(arguments.window);
     let failed = recording.failure.map(|failure| refused(destination, failure));
