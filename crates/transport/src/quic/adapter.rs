@@ -221,11 +221,9 @@ impl<C: CongestionControl> Adapter<C> {
     /// Removes a packet from flight; `sent`, if known, distinguishes number spaces. `None` for
     /// a packet that was never counted: one with acknowledgements only.
     fn take(&mut self, stack_number: u64, sent: Option<Time>) -> Option<Outstanding> {
-        // They are in the order of sending: only those sent at that time are looked at.
-        let first = sent.map_or(0, |sent| self.outstanding.partition_point(|one| one.sent < sent));
-        let mut of_time =
-            self.outstanding.range(first..).take_while(|one| sent.is_none_or(|at| one.sent == at));
-        let place = first + of_time.position(|packet| packet.stack_number == stack_number)?;
+        let place = self.outstanding.iter().position(|packet| {
+            packet.stack_number == stack_number && sent.is_none_or(|sent| sent == packet.sent)
+        })?;
         let packet = self.outstanding.remove(place)?;
         self.bytes_in_flight -= packet.bytes;
         Some(packet)
