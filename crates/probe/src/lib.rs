@@ -29,6 +29,7 @@
 
 mod arrivals;
 mod bound;
+mod load;
 mod path;
 mod probe;
 mod receiver;

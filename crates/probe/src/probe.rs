@@ -122,11 +122,9 @@ impl Probe {
         }
     }
 
-    /// Bytes of IP and UDP headers.
+    /// Bytes of all headers of a packet.
     fn headers(&self) -> u64 {
-        let ip =
-            if self.options.sender.destination.ip().to_canonical().is_ipv4() { 20 } else { 40 };
-        ip + 8
+        (self.options.sender.headers() + DATA_HEADER) as u64
     }
 
     fn measured(&self, place: usize, is_partial: bool) -> StepResult {
@@ -136,7 +134,7 @@ impl Probe {
             sent: sender.sent(),
             span: sender.span(),
             totals: sender.totals(),
-            packet: self.options.packet.max(Bytes::new(self.headers() + DATA_HEADER as u64)),
+            packet: self.options.packet.max(Bytes::new(self.headers())),
             rtt: (sender.base_rtt().unwrap_or_default(), sender.latest_rtt()),
             spacings: self.spacings.clone(),
             losses: sender.losses(),
@@ -177,8 +175,7 @@ impl Probe {
             self.is_over = true;
             return self.sender.close();
         };
-        let headers = self.headers() + DATA_HEADER as u64;
-        let filler = self.options.packet.get().saturating_sub(headers);
+        let filler = self.options.packet.get().saturating_sub(self.headers());
         self.sender.begin(pace, Some(usize::try_from(filler).unwrap_or(0)));
         self.current = Some((place, now + duration));
         self.started = now;

@@ -65,6 +65,11 @@ impl SenderOptions {
             secret: None,
         }
     }
+
+    /// Bytes of IP and UDP headers of a packet.
+    pub(crate) fn headers(&self) -> usize {
+        if self.destination.ip().to_canonical().is_ipv4() { 28 } else { 48 }
+    }
 }
 
 /// What sets the spacing.

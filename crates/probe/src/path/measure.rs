@@ -3,27 +3,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
-use ontempo_udp::{Datagram, Next, Protocol, Transmit};
+use ontempo_udp::{Datagram, Next, Protocol};
 
 use super::control::{Action, Arrived, Control, Phase};
 use super::estimate::{Answer, MISSING, Noted, Noting};
+use crate::load::{self, MAX_TIME, SCOUT};
 use crate::sender::{Failure, Sender, SenderOptions};
-use crate::wire::{self, Arrivals, LOAD_HEADER, Load, Message};
-
-/// Bytes of a scout's UDP payload: its report with one or two records is not longer.
-const SCOUT: usize = 62;
+use crate::wire::{self, Arrivals, Load, Message};
 
 /// Packets at most, and left-out numbers: 900 Mbit/s for 8 s in packets of 1,400 bytes. 32 MB.
 const MAX_PACKETS: usize = 1_000_000;
 
 /// A number is left out before one packet in so many.
 const LEFT_OUT: f64 = 1.0 / 32.0;
-
-/// Times of a receiver further than this from its first are not believed, ns.
-const MAX_TIME: u64 = 1 << 50;
-
-/// The longest round trip that is believed, ns.
-const MAX_ROUND_TRIP: u64 = 60_000_000_000;
 
 /// Beside a round trip, how long to wait for the last arrivals.
 const LAST_WAIT: Duration = Duration::from_millis(150);
@@ -104,8 +96,7 @@ impl Measure {
         session: u64,
         on_progress: impl FnMut(PathProgress) + Send + 'static,
     ) -> Self {
-        let headers = headers(&options.sender);
-        let scout = (SCOUT + headers) as f64 * 8.0;
+        let scout = (SCOUT + options.sender.headers()) as f64 * 8.0;
         let load = (options.packet.get() as f64 * 8.0).max(scout);
         let noting = Noting { bits: (load, scout), ..Noting::default() };
         Self {
@@ -178,9 +169,7 @@ impl Measure {
             let Some(arrived) = self.note(noting, index, number, at) else { continue };
             self.heard = now;
             let held = arrivals.clock.wrapping_sub(at);
-            let answered = received.since(self.started).as_nanos().wrapping_sub(held);
-            let round_trip = answered.wrapping_sub(arrived.sent as u64);
-            if round_trip <= MAX_ROUND_TRIP {
+            if let Some(round_trip) = load::round_trip(self.started, arrived.sent, received, held) {
                 let least = noting.round_trip.map_or(round_trip, |least| least.min(round_trip));
                 noting.round_trip = Some(least);
                 control.on_round_trip(Duration::from_nanos(least));
@@ -244,15 +233,7 @@ impl Measure {
         drop(state);
         self.places += 1;
         let load = Load { is_urgent: is_scout, number, stamp: now.as_nanos(), payload: &[] };
-        wire::write(self.session, &Message::Load(load), buffer);
-        let headers = headers(&self.options.sender);
-        let size = if is_scout { SCOUT } else { (bits as usize / 8).saturating_sub(headers) };
-        buffer.resize(size.max(LOAD_HEADER), 0);
-        Next::Transmit(Transmit {
-            ecn: self.options.sender.ecn,
-            dscp: self.options.sender.dscp,
-            ..Transmit::to(self.options.sender.destination)
-        })
+        load::write(&self.options.sender, self.session, load, bits, buffer)
     }
 
     fn progress(&mut self, now: Time) {
@@ -265,11 +246,6 @@ impl Measure {
             (self.on_progress)(PathProgress { time, rate });
         }
     }
-}
-
-/// Bytes of IP and UDP headers.
-fn headers(options: &SenderOptions) -> usize {
-    if options.destination.ip().to_canonical().is_ipv4() { 28 } else { 48 }
 }
 
 impl Protocol for Measure {

@@ -3,26 +3,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
-use ontempo_udp::{Datagram, Next, Protocol, Transmit};
+use ontempo_udp::{Datagram, Next, Protocol};
 
 use super::control::{Action, Arrived, Control};
+use crate::load::{self, MAX_TIME, SCOUT};
 use crate::sender::{Failure, Sender, SenderOptions};
-use crate::wire::{self, Arrivals, LOAD_HEADER, Load, Message};
-
-/// Bytes of a scout's UDP payload: its report with one or two records is not longer.
-const SCOUT: usize = 62;
+use crate::wire::{self, Arrivals, Load, Message};
 
 /// Packets of a recording at most.
 const MAX_PACKETS: u64 = 2_000_000;
 
 /// The same with scouts.
 const MAX_PACKETS_WITH_SCOUTS: u64 = MAX_PACKETS + MAX_PACKETS / 4;
-
-/// Times of a receiver further than this from those expected are not believed, ns.
-const MAX_TIME: u64 = 1 << 50;
-
-/// The longest round trip that is believed, ns.
-const MAX_ROUND_TRIP: u64 = 60_000_000_000;
 
 /// How long to wait for the last arrivals.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -57,11 +49,6 @@ impl RecorderOptions {
         let packet = self.max_rate.time_to_send(self.packet);
         Duration::from_secs_f64(packet.as_secs_f64() * MAX_PACKETS as f64)
     }
-}
-
-/// Bytes of IP and UDP headers.
-fn headers(options: &SenderOptions) -> usize {
-    if options.destination.ip().to_canonical().is_ipv4() { 28 } else { 48 }
 }
 
 /// A packet of a recording.
@@ -144,7 +131,7 @@ impl Recorder {
         session: u64,
         on_progress: impl FnMut(Progress) + Send + 'static,
     ) -> Self {
-        let scout = (SCOUT + headers(&options.sender)) as u64;
+        let scout = (SCOUT + options.sender.headers()) as u64;
         let load = options.packet.get().max(scout);
         let recording = Recording {
             bits: (load as f64 * 8.0, scout as f64 * 8.0),
@@ -217,9 +204,8 @@ impl Recorder {
             let held = arrivals.clock.wrapping_sub(at);
             if let Some(arrived) = self.note(&mut recording, index, number, at) {
                 self.heard = now;
-                let answered = received.since(self.started).as_nanos().wrapping_sub(held);
-                let round_trip = answered.wrapping_sub(arrived.sent as u64);
-                if round_trip <= MAX_ROUND_TRIP {
+                let round_trip = load::round_trip(self.started, arrived.sent, received, held);
+                if let Some(round_trip) = round_trip {
                     let round_trip = round_trip as i64;
                     control.on_round_trip(round_trip, arrived.at - arrived.sent);
                     let least = recording.round_trip.map_or(i64::MAX, |(_, least)| least);
@@ -289,17 +275,9 @@ impl Recorder {
         noted.packets.push(Noted { sent, at: 0, index: MISSING, is_scout });
         drop(noted);
         let load = Load { is_urgent, number: self.next, stamp: now.as_nanos(), payload: &[] };
-        wire::write(self.session, &Message::Load(load), buffer);
-        let headers = headers(&self.options.sender);
-        let size = if is_scout { SCOUT } else { (bits as usize / 8).saturating_sub(headers) };
-        buffer.resize(size.max(LOAD_HEADER), 0);
         self.next += 1;
         self.sent_bits += bits;
-        Next::Transmit(Transmit {
-            ecn: self.options.sender.ecn,
-            dscp: self.options.sender.dscp,
-            ..Transmit::to(self.options.sender.destination)
-        })
+        load::write(&self.options.sender, self.session, load, bits, buffer)
     }
 
     fn progress(&mut self, now: Time) {
