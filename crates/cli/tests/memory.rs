@@ -14,6 +14,7 @@ use common::{Killed, ListeningProgram, Place, peak_memory};
 use ontempo_foundation::Time;
 use ontempo_media::{Kind, Part, Span, Unit};
 use ontempo_probe::wire;
+use ontempo_session::latency::GRACE;
 use ontempo_session::message::{Label, media};
 use ontempo_testing::hostile::Dice;
 use ontempo_transport::live::{Connection, Error, Message, Options, connect};
@@ -30,7 +31,7 @@ fn sender(to: &str, session: u128) -> Result<(Connection, String), Error> {
     let to = to.parse().expect("an address");
     let connection = connect(to, "localhost", &Trust::Insecure, token, &options)?;
     let latency = ontempo_foundation::Duration::from_secs(60);
-    Ok((connection, Label { session, latency, before: 0 }.to_string()))
+    Ok((connection, Label { session, latency, grace: GRACE, before: 0 }.to_string()))
 }
 
 fn unit(datagram: u64, length: u16, spans: Vec<Span>) -> Unit {

@@ -128,6 +128,7 @@ fn ontempo(spec: &OntempoSpec, at: SocketAddr, (input, output): Inner) -> Result
     send.extend(words(&["--delivery", order, "--reliability", reliability]));
     let latency = spec.latency.map(|latency| latency.to_string());
     send.extend(latency.into_iter().flat_map(|latency| ["--latency".to_owned(), latency]));
+    send.extend(["--grace".to_owned(), spec.grace.to_string()]);
     send.extend(words(&["--congestion", &spec.congestion]));
     for (name, value) in spec.set_congestion() {
         send.extend(["--set-congestion".to_owned(), format!("{name}={value}")]);

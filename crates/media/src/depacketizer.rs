@@ -1,6 +1,6 @@
 //! Units to datagrams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_foundation::{Duration, Time};
 
@@ -18,14 +18,20 @@ const SLOT_BYTES: usize = 512;
 /// smallest allocation.
 const PIECE_BYTES: usize = 128;
 
+/// Maximum datagrams of which it is remembered that nothing will come of them.
+const MAX_ABSENT: usize = 16_384;
+
 /// When datagrams are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// With the spacing at which they arrived at the packetizer, `delay` later than the fastest of
-    /// the last 30 s; pieces that arrive later are omitted.
+    /// the last 30 s; where something is missing then, it and all that follows wait for it up to
+    /// `grace` longer. Pieces that arrive later are omitted.
     AsArrived {
         /// Allowance over the fastest transit time.
         delay: Duration,
+        /// How long after its time a datagram is waited for.
+        grace: Duration,
     },
     /// In order, each as soon as it and all before it are complete: for files.
     InOrder,
@@ -46,7 +52,10 @@ pub struct DepacketizerOptions {
 
 impl Default for DepacketizerOptions {
     fn default() -> Self {
-        let release = Release::AsArrived { delay: Duration::from_millis(120) };
+        let release = Release::AsArrived {
+            delay: Duration::from_millis(120),
+            grace: Duration::from_millis(50),
+        };
         Self { release, max_bytes: 64 << 20 }
     }
 }
@@ -170,6 +179,8 @@ pub struct Depacketizer {
     bytes: usize,
     /// All datagrams below it have been emitted or abandoned (except with [`Release::WhenWhole`]).
     next: u64,
+    /// Datagrams from `next` on that nothing will come of, with [`Release::AsArrived`].
+    absent: BTreeSet<u64>,
     /// Complete datagrams, with [`Release::WhenWhole`].
     whole: Vec<u64>,
     fastest: Fastest,
@@ -185,6 +196,7 @@ impl Depacketizer {
             slots: BTreeMap::new(),
             bytes: 0,
             next: 0,
+            absent: BTreeSet::new(),
             whole: Vec::new(),
             fastest: Fastest::default(),
             finished: false,
@@ -243,13 +255,36 @@ impl Depacketizer {
 
     /// Begins with this datagram: the stream is joined midway.
     pub fn begin_at(&mut self, datagram: u64) {
+        self.go_on_at(datagram);
+    }
+
+    /// All datagrams below this one, and absent ones that follow, are done with.
+    fn go_on_at(&mut self, datagram: u64) {
         self.next = self.next.max(datagram);
+        while let Some(&absent) = self.absent.first()
+            && absent <= self.next
+        {
+            self.absent.pop_first();
+            self.next = self.next.max(absent.saturating_add(1));
+        }
     }
 
     /// The missing pieces of a datagram will not arrive: later datagrams no longer wait for them.
     pub fn abandon(&mut self, datagram: u64) {
-        if self.options.release != Release::InOrder || datagram < self.next {
+        if datagram < self.next {
             return;
+        }
+        match self.options.release {
+            Release::WhenWhole => return,
+            Release::AsArrived { .. } => {
+                // What is beyond the limit is waited for, as if nothing had been said.
+                if self.absent.len() < MAX_ABSENT {
+                    self.absent.insert(datagram);
+                    self.go_on_at(self.next);
+                }
+                return;
+            }
+            Release::InOrder => {}
         }
         let slot = self.slots.entry(datagram).or_insert_with(|| {
             self.bytes += SLOT_BYTES;
@@ -268,8 +303,10 @@ impl Depacketizer {
         match (self.options.release, self.slots.first_key_value()) {
             (_, None) => Time::NEVER,
             _ if self.must_leave() => Time::ZERO,
-            (Release::AsArrived { delay }, Some((_, slot))) => {
-                self.fastest.here(slot.arrived, delay)
+            (Release::AsArrived { delay, grace }, Some((&number, slot))) => {
+                let is_next = number == self.next && slot.is_whole();
+                let wait = if is_next { Duration::ZERO } else { grace };
+                self.fastest.here(slot.arrived, delay.saturating_add(wait))
             }
             (Release::InOrder, Some((&number, slot))) => {
                 if number == self.next && (slot.is_whole() || slot.is_abandoned) {
@@ -303,7 +340,7 @@ impl Depacketizer {
         let slot = self.slots.remove(&number)?;
         self.bytes -= slot.cost();
         if self.options.release != Release::WhenWhole {
-            self.next = number.saturating_add(1);
+            self.go_on_at(number.saturating_add(1));
         }
         let is_whole = slot.is_whole();
         let count =

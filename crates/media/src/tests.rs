@@ -158,7 +158,7 @@ fn a_lost_frame_leaves_the_sound_in_the_same_datagrams_whole() {
     ];
     let mut units = cut(&datagrams, PacketizerOptions::default());
     units.retain(|unit| unit.kind != Kind::Key);
-    let all = joined(&units, Release::AsArrived { delay: Duration::ZERO });
+    let all = joined(&units, Release::AsArrived { delay: Duration::ZERO, grace: Duration::ZERO });
     assert_eq!((all.len(), all[0].is_whole, all[1].is_whole), (2, true, false));
     assert_eq!(all[1].data, datagrams[1][188..376]);
 }
@@ -244,7 +244,7 @@ fn datagrams_leave_at_the_distances_at_which_they_came() {
     let datagrams: Vec<_> = (0..4u8).map(|byte| vec![byte; 10]).collect();
     let units = cut(&datagrams, PacketizerOptions::default());
     let delay = Duration::from_millis(5);
-    let release = Release::AsArrived { delay };
+    let release = Release::AsArrived { delay, grace: Duration::ZERO };
     let mut depacketizer =
         Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
     // The clocks are 1 s apart; the second and third are overtaken by the fourth.
@@ -421,7 +421,7 @@ proptest! {
         for place in (1..units.len()).rev() {
             units.swap(place, (random.next_u64() % (place as u64 + 1)) as usize);
         }
-        for release in [Release::InOrder, Release::AsArrived { delay: Duration::ZERO }] {
+        for release in [Release::InOrder, Release::AsArrived { delay: Duration::ZERO, grace: Duration::ZERO }] {
             let all = joined(&units, release);
             prop_assert!(all.iter().all(|one| one.is_whole));
             let all: Vec<_> = all.into_iter().map(|one| one.data).collect();
@@ -530,10 +530,11 @@ fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
         .filter(|(place, _)| *place != last_frame)
         .map(|(_, u)| u.clone())
         .collect();
-    let back: Vec<_> = joined(&some, Release::AsArrived { delay: Duration::ZERO })
-        .into_iter()
-        .flat_map(|one| one.data)
-        .collect();
+    let back: Vec<_> =
+        joined(&some, Release::AsArrived { delay: Duration::ZERO, grace: Duration::ZERO })
+            .into_iter()
+            .flat_map(|one| one.data)
+            .collect();
     let whole = count_frames(&file);
     std::fs::write(&file, back).expect("written");
     let without = count_frames(&file);

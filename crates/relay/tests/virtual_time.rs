@@ -6,6 +6,7 @@ use bytes::Bytes;
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_media::Kind;
 use ontempo_relay::{Relay, RelayOptions, configuration};
+use ontempo_session::latency::GRACE;
 use ontempo_session::message::{Label, REPORTS, Report};
 use ontempo_session::{RelayReport, split_name, with_name};
 use ontempo_transport::simulated::{Network, Path};
@@ -93,7 +94,7 @@ impl World {
     }
 
     fn source(&mut self, session: u128, before: u64, reliability: Reliability) -> usize {
-        let label = Label { session, latency: Duration::from_millis(500), before };
+        let label = Label { session, latency: Duration::from_millis(500), grace: GRACE, before };
         let order = DeliveryOrder::PartialOrder;
         let config = FlowConfig { order, reliability, label: String::new() };
         self.connect(b"publish", with_name(label, None), config, &clean(20_000))
@@ -317,7 +318,7 @@ fn strangers_are_refused_and_the_token_of_viewers_does_not_publish() {
     let mut world = World::new(options);
     let stranger = world.viewer(b"neither", &clean(20_000));
     let viewer = world.viewer(b"view", &clean(20_000));
-    let label = Label { session: 9, latency: Duration::from_millis(500), before: 0 };
+    let label = Label { session: 9, latency: Duration::from_millis(500), grace: GRACE, before: 0 };
     let pirate = world.connect(b"view", label.to_string(), FlowConfig::default(), &clean(20_000));
     world.run(SECOND);
     assert_eq!(world.clients[stranger].closed, Some(CloseReason::WrongToken));

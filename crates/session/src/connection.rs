@@ -76,7 +76,8 @@ impl OutgoingMessage {
 pub(crate) struct Session {
     pub(crate) connection: Arc<Connection>,
     flow: SendFlow,
-    latency: Option<Duration>,
+    /// How long units live; `None`: until they have arrived.
+    lifetime: Option<Duration>,
     /// Numbers of units in the flow, by their numbers in the stream.
     flow_numbers: BTreeMap<u64, u64>,
     /// With full reliability: unacknowledged messages and their numbers in the flow.
@@ -95,7 +96,7 @@ impl Session {
     pub(crate) fn open(
         connection: Connection,
         config: FlowConfig,
-        latency: Duration,
+        lifetime: Duration,
     ) -> Result<Self, Error> {
         let is_reliable = config.reliability == Reliability::Full;
         let flow = connection.open_flow(config)?;
@@ -109,7 +110,7 @@ impl Session {
         Ok(Self {
             connection,
             flow,
-            latency: (!is_reliable).then_some(latency),
+            lifetime: (!is_reliable).then_some(lifetime),
             flow_numbers: BTreeMap::new(),
             unsettled: VecDeque::new(),
             unsettled_bytes: 0,
@@ -128,7 +129,7 @@ impl Session {
         limit: Wall,
     ) -> Result<Option<OutgoingMessage>, Box<(Error, OutgoingMessage)>> {
         let age = Duration::from_nanos(message.queued_at.elapsed().as_nanos() as u64);
-        let lifetime = self.latency.map(|latency| latency.saturating_sub(age));
+        let lifetime = self.lifetime.map(|lifetime| lifetime.saturating_sub(age));
         let depends_on =
             message.depends_on.iter().filter_map(|on| self.flow_numbers.get(on).copied()).collect();
         let continues = message.continues.and_then(|on| self.flow_numbers.get(&on).copied());

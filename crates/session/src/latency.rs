@@ -20,6 +20,10 @@ pub const ROUND_TRIPS: u64 = 4;
 /// hosts and links that pause, not because of the round trip.
 pub const LEAST: Duration = Duration::from_millis(120);
 
+/// How much longer than the latency a receiver waits for what is missing, by default: less than what a player
+/// holds itself.
+pub const GRACE: Duration = Duration::from_millis(50);
+
 /// The longest latency that is chosen. A round trip above 1.25 s is mostly a queue, which goes away.
 pub const MOST: Duration = Duration::from_secs(5);
 
@@ -36,6 +40,15 @@ const STEP: Wall = Wall::from_millis(5);
 /// was sent (RFC 9002, section 6.1.2), and at least 1 ms.
 pub fn for_one_repair(round_trip: Duration) -> Duration {
     whole_millis(round_trip + round_trip / 8).max(Duration::from_millis(1))
+}
+
+/// How long a unit lives at the sender: as long as the receiver waits for it.
+pub(crate) fn lifetime(reliability: Reliability, latency: Duration, grace: Duration) -> Duration {
+    match reliability {
+        // What is not sent again is not waited for.
+        Reliability::None => latency,
+        _ => latency.saturating_add(grace),
+    }
 }
 
 /// The latency for a path of this round trip, whole milliseconds.

@@ -22,7 +22,7 @@ const GAP: u8 = OTHER;
 const END: u8 = OTHER | 1;
 
 /// The version of the messages, as a label has it.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// What a label begins with.
 const MEDIA: &str = "ontempo media ";
@@ -41,24 +41,27 @@ pub struct Label {
     pub session: u128,
     /// The sender's target delay from its input to the receiver's output.
     pub latency: Duration,
+    /// How much longer the receiver waits for what is missing then, and units live.
+    pub grace: Duration,
     /// Number of earlier connections of the sender.
     pub before: u64,
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, latency, before } = self;
-        write!(f, "{MEDIA}{VERSION} {session:032x} {} {before}", latency.as_nanos())
+        let Self { session, latency, grace, before } = self;
+        let (latency, grace) = (latency.as_nanos(), grace.as_nanos());
+        write!(f, "{MEDIA}{VERSION} {session:032x} {latency} {grace} {before}")
     }
 }
 
-/// The longest latency that a receiver accepts. It holds data back for as long as a peer says.
+/// The longest latency, and the longest grace, that a receiver accepts. It holds data back for as long as a peer says.
 pub const MAX_LATENCY: Duration = Duration::from_secs(60);
 
 /// Why a flow's label is not that of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelError {
-    /// Something else, or a latency above [`MAX_LATENCY`].
+    /// Something else, or a latency or grace above [`MAX_LATENCY`].
     NotMedia,
     /// A sender with another version of the messages.
     Version(u64),
@@ -83,7 +86,8 @@ impl FromStr for Label {
     type Err = LabelError;
 
     /// # Errors
-    /// If it is no label or one of another version, or its latency exceeds [`MAX_LATENCY`].
+    /// If it is no label or one of another version, or its latency or grace exceeds
+    /// [`MAX_LATENCY`].
     fn from_str(text: &str) -> Result<Self, LabelError> {
         const OTHER: LabelError = LabelError::NotMedia;
         let (version, words) =
@@ -93,12 +97,15 @@ impl FromStr for Label {
             return Err(LabelError::Version(version));
         }
         let words: Vec<&str> = words.split(' ').collect();
-        let &[session, latency, before] = words.as_slice() else { return Err(OTHER) };
+        let &[session, latency, grace, before] = words.as_slice() else { return Err(OTHER) };
+        let time = |word: &str| {
+            let time = Duration::from_nanos(word.parse().map_err(|_| OTHER)?);
+            if time <= MAX_LATENCY { Ok(time) } else { Err(OTHER) }
+        };
         Ok(Self {
             session: u128::from_str_radix(session, 16).map_err(|_| OTHER)?,
-            latency: Some(Duration::from_nanos(latency.parse().map_err(|_| OTHER)?))
-                .filter(|latency| *latency <= MAX_LATENCY)
-                .ok_or(OTHER)?,
+            latency: time(latency)?,
+            grace: time(grace)?,
             before: before.parse().map_err(|_| OTHER)?,
         })
     }
@@ -223,6 +230,7 @@ mod tests {
     use ontempo_media::Kind;
 
     use super::*;
+    use crate::latency::GRACE;
 
     #[test]
     fn a_media_unit_of_any_kind_is_read_back_and_taken_for_nothing_else() {
@@ -244,7 +252,8 @@ mod tests {
 
     #[test]
     fn labels_and_gaps_are_read_back() {
-        let label = Label { session: 7, latency: Duration::from_millis(200), before: 3 };
+        let label =
+            Label { session: 7, latency: Duration::from_millis(200), grace: GRACE, before: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!("something else".parse::<Label>(), Err(LabelError::NotMedia));
         let before = label.to_string().replace("media 3", "media 2").parse::<Label>();

@@ -405,7 +405,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         let latency = self.options.latency.unwrap_or(label.latency);
         let target = self.handler.open().map_err(Error::Target)?;
         let stop = &self.options.stop;
-        let sink = Sink::open(target, config, latency, is_midway, stop)?;
+        let sink = Sink::open(target, config, (latency, label.grace), is_midway, stop)?;
         let (before, last_report) = (Report::default(), Report::default());
         let (is_cut_short, lost_at) = (false, None);
         self.stream = Some(Stream {

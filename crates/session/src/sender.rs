@@ -18,7 +18,7 @@ use crate::backlog::{Backlog, Next, Overflow};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::file::{FileLabel, SourceFile};
-use crate::latency::{Latency, ShortLatency, StreamLatency};
+use crate::latency::{self, Latency, ShortLatency, StreamLatency};
 use crate::message::Label;
 use crate::source::Source;
 use crate::stream_name::{StreamName, with_name};
@@ -54,6 +54,9 @@ pub struct SenderOptions {
     /// without the fastest transit between them; `None`: [by the round trip](crate::latency) that
     /// the first connection measures.
     pub latency: Option<Duration>,
+    /// How much longer than the latency units live, and the receiver waits for what is missing; not with
+    /// reliability `None`.
+    pub grace: Duration,
     /// The delivery order of units.
     pub order: DeliveryOrder,
     /// Whether, and for how long, lost packets are sent again.
@@ -170,7 +173,7 @@ impl<H: SenderHandler> Sender<H> {
     ) -> Result<Self, Error> {
         let session = u128::from(ontempo_udp::random()) << 64 | u128::from(ontempo_udp::random());
         let latency = Latency::new(options.latency, options.reliability);
-        let label = Label { session, latency: latency.get(), before: 0 };
+        let label = Label { session, latency: latency.get(), grace: options.grace, before: 0 };
         let (source, file) = match source {
             Source::File(file) => (Source::Stream, Some(file)),
             source => (source, None),
@@ -316,7 +319,8 @@ impl<H: SenderHandler> Sender<H> {
         };
         let label = with_name(label, self.options.stream.as_ref());
         let (order, reliability) = (self.options.order, self.options.reliability);
-        Session::open(connection, FlowConfig { order, reliability, label }, latency)
+        let lifetime = latency::lifetime(reliability, latency, self.options.grace);
+        Session::open(connection, FlowConfig { order, reliability, label }, lifetime)
     }
 
     /// Sends the file or the stream over a connection.

@@ -260,11 +260,16 @@ impl Protocol for Datagrams {
 }
 
 /// When the datagrams of a flow are released.
-pub(crate) fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release {
+pub(crate) fn release(
+    config: &FlowConfig,
+    (latency, grace): (Duration, Duration),
+    to_network: bool,
+) -> Release {
     match (config.reliability, config.order) {
         (Reliability::Full, DeliveryOrder::OutOfOrder) if to_network => Release::WhenWhole,
         (Reliability::Full, _) => Release::InOrder,
-        _ => Release::AsArrived { delay: latency },
+        (Reliability::Deadline, _) => Release::AsArrived { delay: latency, grace },
+        (Reliability::None, _) => Release::AsArrived { delay: latency, grace: Duration::ZERO },
     }
 }
 
@@ -272,12 +277,12 @@ impl Sink {
     pub(crate) fn open(
         to: Target,
         config: &FlowConfig,
-        latency: Duration,
+        (latency, grace): (Duration, Duration),
         is_midway: bool,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, Error> {
         let is_network = matches!(to, Target::Datagrams { .. });
-        let release = release(config, latency, is_network);
+        let release = release(config, (latency, grace), is_network);
         let depacketizer =
             Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
         let depacketizer = StreamDepacketizer { depacketizer, is_midway };

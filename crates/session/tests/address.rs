@@ -21,6 +21,7 @@ struct UnderWay {
 #[test]
 fn a_receiver_answers_the_new_address_and_the_connection_lives_on() {
     let options = StreamOptions {
+        grace: ontempo_session::latency::GRACE,
         latency: Some(Duration::from_millis(200)),
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Deadline,

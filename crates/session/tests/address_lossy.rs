@@ -21,6 +21,7 @@ type UnderWay = Reverse<(Time, u64, bool, u8, Vec<u8>)>;
 /// Of the 1,140 datagrams of three seconds about a change at 8 s, those that are not there on time.
 fn missing(seed: u64, change: Time) -> u64 {
     let options = StreamOptions {
+        grace: ontempo_session::latency::GRACE,
         latency: Some(Duration::from_millis(400)),
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Deadline,

@@ -47,6 +47,7 @@ fn carry(sending: &Sending, mbit_s: f64, loss: f64) -> Taken {
     };
     let film = Film::new(generate(&parameters).expect("a film"), sending);
     let options = StreamOptions {
+        grace: ontempo_session::latency::GRACE,
         // The first key picture is sent while the congestion window still opens.
         latency: Some(Duration::from_secs(1)),
         order: DeliveryOrder::PartialOrder,

@@ -76,6 +76,7 @@ fn listener() -> (Listener, Trust) {
 
 fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
     SenderOptions {
+        grace: ontempo_session::latency::GRACE,
         remote,
         name: "localhost".to_owned(),
         trust,

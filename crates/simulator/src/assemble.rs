@@ -294,6 +294,7 @@ fn ends_of(
             };
             let options = StreamOptions {
                 latency: spec.latency,
+                grace: spec.grace,
                 order: delivery_order(spec.order),
                 reliability: match spec.reliability {
                     ReliabilityKind::Full => Reliability::Full,

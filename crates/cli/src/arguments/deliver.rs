@@ -218,6 +218,10 @@ pub(crate) struct Send {
     /// transit; default: four times the measured round trip, 120 ms to 5 s
     #[arg(long, value_name = "TIME", value_parser = latency)]
     pub(crate) latency: Option<Duration>,
+    /// How much longer the receiver waits for what is missing, and units live; 0: the output keeps the
+    /// latency exactly
+    #[arg(long, value_name = "TIME", default_value = "50 ms", value_parser = latency)]
+    pub(crate) grace: Duration,
     #[command(flatten)]
     pub(crate) congestion: Control,
     /// DSCP of the packets: 0 to 63, or a name such as af41

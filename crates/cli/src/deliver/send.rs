@@ -62,6 +62,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         token,
         transport: Options { configuration, socket, ..Options::default() },
         latency: arguments.latency,
+        grace: arguments.grace,
         order,
         reliability,
         stream: arguments.stream.clone(),

@@ -57,7 +57,7 @@ fn a_lost_description_of_stuffing_takes_no_other_packet() {
     let mut units = cut(&datagrams, PacketizerOptions::default());
     // The picture's packet carried the first datagram's description, the third's is the sound's.
     units.retain(|unit| unit.data.first_chunk() == Some(&[0x47, 1, 1]));
-    let all = joined(&units, Release::AsArrived { delay: Duration::ZERO });
+    let all = joined(&units, Release::AsArrived { delay: Duration::ZERO, grace: Duration::ZERO });
     let all: Vec<_> = all.into_iter().map(|one| (one.datagram, one.data, one.is_whole)).collect();
     assert_eq!(
         all,
@@ -127,7 +127,7 @@ proptest! {
             unit.write(&mut bytes);
             Unit::read(unit.id, &bytes).expect("a unit")
         }).collect();
-        let all = joined(&kept, Release::AsArrived { delay: Duration::ZERO });
+        let all = joined(&kept, Release::AsArrived { delay: Duration::ZERO, grace: Duration::ZERO });
         let whole = all.iter().filter(|one| one.is_whole).count();
         for one in all {
             let sent = &datagrams[one.datagram as usize];

@@ -81,6 +81,9 @@ pub struct OntempoSpec {
     /// is sent, at least 120 ms, at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Duration>,
+    /// How much longer than the latency the receiver waits for what is missing, and units live; not with
+    /// reliability `none`. At most 60 s.
+    pub grace: Duration,
     /// The order in which units are delivered.
     pub order: DeliveryKind,
     /// Whether, and for how long, lost packets are sent again.
@@ -97,6 +100,7 @@ impl Default for OntempoSpec {
     fn default() -> Self {
         Self {
             latency: None,
+            grace: Duration::from_millis(50),
             order: DeliveryKind::default(),
             reliability: ReliabilityKind::default(),
             congestion: CongestionName::default().name().to_owned(),

@@ -159,6 +159,10 @@ pub(super) fn ontempo(
         let what = format!("{latency} is more than {MAX_ONTEMPO_LATENCY}");
         findings.add(&path.key("latency"), what);
     }
+    if spec.grace > MAX_ONTEMPO_LATENCY {
+        let what = format!("{} is more than {MAX_ONTEMPO_LATENCY}", spec.grace);
+        findings.add(&path.key("grace"), what);
+    }
     if controllers.contains(&spec.congestion) {
         return;
     }

@@ -40,6 +40,8 @@ pub struct StreamOptions {
     /// Deadline of units, and delay from the source to the receiver's output; `None`: by the round
     /// trip that the first connection measures, as the sender's.
     pub latency: Option<Duration>,
+    /// How much longer than the latency units live, and the receiver waits for what is missing.
+    pub grace: Duration,
     /// The order in which units are delivered.
     pub order: DeliveryOrder,
     /// Whether, and for how long, lost packets are sent again.
@@ -156,13 +158,13 @@ impl Stream {
         let mut random = RandomStream::new(seed, "session");
         let session = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
         let least = options.latency.unwrap_or(latency::LEAST);
-        let label = Label { session, latency: least, before: 0 };
+        let label = Label { session, latency: least, grace: options.grace, before: 0 };
         let config = FlowConfig {
             order: options.order,
             reliability: options.reliability,
             label: String::new(),
         };
-        let release = release(&config, least, true);
+        let release = release(&config, (least, options.grace), true);
         let sending = Sending { latency: options.latency, ..Sending::default() };
         let mut stream = Self {
             options,
@@ -430,7 +432,8 @@ impl Stream {
             let is_reliable = self.options.reliability == Reliability::Full;
             let age = now.since(waiting.queued);
             let latency = self.sending.latency.unwrap_or(self.label.latency);
-            let lifetime = latency.saturating_sub(age);
+            let lifetime = latency::lifetime(self.options.reliability, latency, self.options.grace)
+                .saturating_sub(age);
             let numbers = &self.sending.numbers;
             let depends_on =
                 unit.dependencies.iter().filter_map(|on| numbers.get(on).copied()).collect();
@@ -493,7 +496,7 @@ impl Stream {
         let is_first = !std::mem::replace(&mut self.receiving.has_begun, true);
         let Some(label) = config.label.parse::<Label>().ok().filter(|_| is_first) else { return };
         self.depacketizer = Depacketizer::new(DepacketizerOptions {
-            release: release(config, label.latency, true),
+            release: release(config, (label.latency, label.grace), true),
             ..DepacketizerOptions::default()
         });
     }
