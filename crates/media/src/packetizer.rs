@@ -9,6 +9,7 @@ use ontempo_foundation::{Duration, Time};
 use gathering::Gathered;
 
 use super::rtp::{self, unwrapped};
+use super::scan::{MarkReader, Marks};
 use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
 use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
@@ -120,9 +121,27 @@ struct Stream {
     kind: Kind,
     /// The last unit at which decoding can begin.
     key: Option<u64>,
+    /// The last picture to which others may refer: its first unit.
+    reference: Option<u64>,
+    /// The highest temporal layer so far.
+    top_layer: u8,
     /// Remaining bytes of its PES packet, if the packet has a length.
     left: Option<usize>,
     media_time: Option<Duration>,
+}
+
+impl Stream {
+    /// The content of a picture that begins, as far as its first packet tells; what is not marked as
+    /// disposable there is not.
+    fn kind_of(&mut self, kind: Kind, marks: Option<Marks>) -> Kind {
+        let Some(marks) = marks.filter(|_| kind == Kind::Frame) else { return kind };
+        self.top_layer = self.top_layer.max(marks.layer);
+        match (marks.is_key, marks.is_disposable && marks.layer == self.top_layer) {
+            (true, _) => Kind::Key,
+            (false, true) => Kind::Disposable,
+            (false, false) => Kind::Frame,
+        }
+    }
 }
 
 /// State of an RTP sender.
@@ -347,10 +366,21 @@ impl Packetizer {
         let payload = packet.get(header.payload..ts::PACKET).unwrap_or_default();
         let pes = if header.begins { ts::pes(payload) } else { None };
         let known = self.streams.get(&pid).copied();
-        let mut stream = known.unwrap_or(Stream { kind, key: None, left: None, media_time: None });
+        let mut stream = known.unwrap_or(Stream {
+            kind,
+            key: None,
+            reference: None,
+            top_layer: 0,
+            left: None,
+            media_time: None,
+        });
         let mut slack = None;
         if header.begins {
-            stream.kind = kind;
+            let picture = pes.and_then(|pes| payload.get(pes.payload..));
+            let marks = self.multiplex.codec(pid).zip(picture).and_then(|(codec, picture)| {
+                MarkReader::new(codec).read(picture, header.random_access)
+            });
+            stream.kind = stream.kind_of(kind, marks);
             stream.left = pes.and_then(|pes| pes.length);
             let time = |ticks| self.multiplex.time(ticks);
             stream.media_time = pes.and_then(|pes| pes.pts).map(time);
@@ -508,11 +538,16 @@ impl Packetizer {
             && piece.kind != Kind::Filler
             && unfinished.is_none()
         {
-            let key = self.streams.get_mut(&pid).and_then(|stream| match piece.kind {
-                Kind::Key if piece.begins => stream.key.replace(id).and(None),
-                _ => stream.key,
+            let needed = self.streams.get_mut(&pid).map(|stream| match piece.kind {
+                Kind::Key if piece.begins => {
+                    (stream.key, stream.reference) = (Some(id), Some(id));
+                    [None; 2]
+                }
+                Kind::Frame if piece.begins => [stream.key, stream.reference.replace(id)],
+                Kind::Disposable if piece.begins => [stream.key, stream.reference],
+                _ => [stream.key, None],
             });
-            dependencies.extend(key);
+            dependencies.extend(needed.into_iter().flatten().flatten());
             dependencies.extend(self.last_tables);
         }
         if piece.key == Key::Tables {

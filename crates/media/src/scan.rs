@@ -18,7 +18,7 @@ mod tests;
 
 use chains::{Picture, chains};
 use demultiplexer::{Demultiplexer, Pes};
-use marks::{MarkReader, Marks};
+pub(crate) use marks::{MarkReader, Marks};
 use sound::{Framing, SoundCutter, SoundFrame};
 
 /// Why a transport stream gives no table of frames.
@@ -167,7 +167,7 @@ fn period(frames: &[Frame]) -> Duration {
     ends[0].max(ends[1]).max(last.saturating_add(Duration::from_nanos(1)))
 }
 
-const fn codec_of(stream_type: u8) -> Codec {
+pub(crate) const fn codec_of(stream_type: u8) -> Codec {
     match stream_type {
         0x1b => Codec::H264,
         0x24 => Codec::Hevc,

@@ -240,6 +240,41 @@ fn a_packet_of_rtp_that_comes_late_joins_its_frame() {
 }
 
 #[test]
+fn what_is_missing_is_waited_for_until_the_grace_is_over_unless_nothing_will_come_of_it() {
+    let datagrams: Vec<_> = (0..5u8).map(|byte| vec![byte; 10]).collect();
+    let units = cut(&datagrams, PacketizerOptions::default());
+    // When the second datagram arrives, us; which are left, and when.
+    let left = |second: Option<u64>, is_absent: bool| {
+        let (delay, grace) = (Duration::from_millis(5), Duration::from_millis(20));
+        let release = Release::AsArrived { delay, grace };
+        let options = DepacketizerOptions { release, ..DepacketizerOptions::default() };
+        let mut depacketizer = Depacketizer::new(options);
+        let arrivals = [(0, Some(0)), (2, Some(2_000)), (3, Some(3_000)), (1, second)];
+        let mut left = Vec::new();
+        for (unit, now) in arrivals.into_iter().filter_map(|(unit, now)| Some((unit, now?))) {
+            while depacketizer.next_timeout() <= at(now) {
+                let due = depacketizer.next_timeout();
+                left.extend(depacketizer.poll(due).map(|one| (one.datagram, due)));
+            }
+            depacketizer.push(at(now), &units[unit]);
+            if is_absent {
+                depacketizer.abandon(1);
+            }
+        }
+        let mut now = second.map_or(Time::ZERO, at);
+        while depacketizer.next_timeout() < Time::NEVER {
+            now = now.max(depacketizer.next_timeout());
+            left.extend(depacketizer.poll(now).map(|one| (one.datagram, now)));
+        }
+        left
+    };
+    let (first, late) = ((0, at(5_000)), at(15_000));
+    assert_eq!(left(Some(15_000), false), [first, (1, late), (2, late), (3, late)]);
+    assert_eq!(left(None, false), [first, (2, at(25_200)), (3, at(25_200))]);
+    assert_eq!(left(None, true), [first, (2, at(5_200)), (3, at(5_300))]);
+}
+
+#[test]
 fn datagrams_leave_at_the_distances_at_which_they_came() {
     let datagrams: Vec<_> = (0..4u8).map(|byte| vec![byte; 10]).collect();
     let units = cut(&datagrams, PacketizerOptions::default());

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use ontempo_foundation::Duration;
 
+use super::Codec;
 use super::rtp::unwrapped;
+use super::scan::codec_of;
 
 /// Bytes of a packet.
 pub const PACKET: usize = 188;
@@ -232,6 +234,11 @@ impl Multiplex {
         if self.streams.len() < MAX_STREAMS {
             self.streams.insert(pid, NamedStream { pid, content, stream_type, table });
         }
+    }
+
+    /// How the pictures of a stream are coded; `None` if no table names it.
+    pub(crate) fn codec(&self, pid: u16) -> Option<Codec> {
+        Some(codec_of(self.streams.get(&pid)?.stream_type))
     }
 
     /// The streams that its tables have named so far, and the tables, by their PID.

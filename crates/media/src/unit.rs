@@ -31,21 +31,31 @@ pub enum Kind {
     Other,
     /// A datagram of unknown content.
     Datagram,
+    /// A picture that no other one needs.
+    Disposable,
     /// A picture that needs earlier ones.
     Frame,
-    /// An audio frame: small, and a gap is heard at once.
-    Sound,
     /// A picture at which decoding can begin.
     Key,
+    /// An audio frame: small, and a gap is heard at once.
+    Sound,
     /// Tables, which a decoder needs before anything else.
     Tables,
 }
 
-pub(super) const KINDS: [Kind; 7] =
-    [Kind::Filler, Kind::Other, Kind::Datagram, Kind::Frame, Kind::Sound, Kind::Key, Kind::Tables];
+pub(super) const KINDS: [Kind; 8] = [
+    Kind::Filler,
+    Kind::Other,
+    Kind::Datagram,
+    Kind::Disposable,
+    Kind::Frame,
+    Kind::Key,
+    Kind::Sound,
+    Kind::Tables,
+];
 
 impl Kind {
-    /// 0 (stuffing) to 6 (tables); a larger number is sent first.
+    /// 0 (stuffing) to 7 (tables); a larger number is sent first.
     pub const fn priority(self) -> u8 {
         self as u8
     }

@@ -205,7 +205,8 @@ fn damage(bytes: &mut [u8], places: &[usize], codec: Codec) {
 /// The places of each picture's bytes in the stream.
 fn bytes_of_pictures(bytes: &[u8]) -> Vec<Vec<usize>> {
     let index = TransportStreamIndex::read(bytes).expect("a stream");
-    let pictures = index.units.iter().filter(|unit| matches!(unit.kind, Kind::Key | Kind::Frame));
+    let kinds = [Kind::Key, Kind::Frame, Kind::Disposable];
+    let pictures = index.units.iter().filter(|unit| kinds.contains(&unit.kind));
     let places = pictures.map(|unit| {
         let mut places: Vec<usize> = Vec::new();
         for &packet in &unit.packets {

@@ -11,6 +11,7 @@ const fn name(kind: Kind) -> &'static str {
         Kind::Filler => "filler",
         Kind::Other => "other",
         Kind::Datagram => "datagram",
+        Kind::Disposable => "disposable",
         Kind::Frame => "frame",
         Kind::Sound => "sound",
         Kind::Key => "key",

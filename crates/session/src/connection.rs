@@ -56,15 +56,18 @@ impl OutgoingMessage {
 
     pub(crate) fn gap(datagrams: &[u64]) -> Self {
         let (depends_on, data) = (Vec::new(), message::gap(datagrams));
-        let (continues, queued_at) = (None, Instant::now());
-        Self { id: None, priority: 0, depends_on, continues, data, queued_at }
+        Self::control(depends_on, data)
     }
 
     /// The end of the stream: see [`message::Content::End`].
     pub(crate) fn end(datagrams: u64, is_whole: bool) -> Self {
         let (depends_on, data) = (Vec::new(), message::end(datagrams, is_whole));
-        let (continues, queued_at) = (None, Instant::now());
-        Self { id: None, priority: 0, depends_on, continues, data, queued_at }
+        Self::control(depends_on, data)
+    }
+
+    fn control(depends_on: Vec<u64>, data: Bytes) -> Self {
+        let queued_at = Instant::now();
+        Self { id: None, priority: 0, depends_on, continues: None, data, queued_at }
     }
 
     fn memory(&self) -> usize {

@@ -217,11 +217,20 @@ impl Report {
             return None;
         }
         let share = wrong as f64 / all.max(1) as f64 * 100.0;
-        Some(format!(
-            "the target of {latency} is missed: {share:.2} % of datagrams missing or damaged \
-             ({wrong} of {all}); {late} units late, {dropped} dropped; the longest took {:.0} ms",
-            self.max_delay_s * 1e3
-        ))
+        let parts = [
+            (wrong, format!("{wrong} of {all} datagrams ({share:.2} %) were missing or damaged")),
+            (dropped, format!("{dropped} units were left out, so that others arrive in time")),
+            (
+                late,
+                format!(
+                    "{late} units came late, the longest took {:.0} ms",
+                    self.max_delay_s * 1e3
+                ),
+            ),
+        ];
+        let parts: Vec<String> =
+            parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect();
+        Some(format!("not all was delivered within {latency}: {}", parts.join("; ")))
     }
 }
 
@@ -256,12 +265,16 @@ mod tests {
             Label { session: 7, latency: Duration::from_millis(200), grace: GRACE, before: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!("something else".parse::<Label>(), Err(LabelError::NotMedia));
-        let before = label.to_string().replace("media 3", "media 2").parse::<Label>();
-        assert_eq!(before, Err(LabelError::Version(2)));
-        let sentence = LabelError::Version(2).to_string();
-        assert!(sentence.contains("version 3") && sentence.contains("version 2"), "{sentence}");
-        let held_for_ever = Label { latency: Duration::from_nanos(1 << 62), ..label };
-        assert_eq!(held_for_ever.to_string().parse::<Label>(), Err(LabelError::NotMedia));
+        let before = label.to_string().replace("media 4", "media 3").parse::<Label>();
+        assert_eq!(before, Err(LabelError::Version(3)));
+        let sentence = LabelError::Version(3).to_string();
+        assert!(sentence.contains("version 4") && sentence.contains("version 3"), "{sentence}");
+        let too_long = Duration::from_nanos(1 << 62);
+        for held_for_ever in
+            [Label { latency: too_long, ..label }, Label { grace: too_long, ..label }]
+        {
+            assert_eq!(held_for_ever.to_string().parse::<Label>(), Err(LabelError::NotMedia));
+        }
         assert_eq!(read(0, &gap(&[1, u64::MAX])), Ok(Content::Gap(vec![1, u64::MAX])));
         let last = Content::End { datagrams: u64::MAX - 1, is_whole: true };
         assert_eq!(read(0, &end(u64::MAX - 1, true)), Ok(last));

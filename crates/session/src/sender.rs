@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_foundation::Duration;
+use ontempo_foundation::{Bytes, Duration, Rate};
 use ontempo_transport::live::{self, Options, connect};
 use ontempo_transport::{
     Closed, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability, SendStatistics, Token,
@@ -104,6 +104,9 @@ pub enum SenderEvent<'a> {
     Waiting,
     /// All units have arrived, but no final report.
     Unreported,
+    /// The bit rate that an encoder may have on this path: known, or changed by 5 % or more since the
+    /// last such event. It falls at once and rises slowly.
+    Target(Rate),
     /// Statistics, once a second.
     Progress(&'a SenderTotals, &'a ConnectionStatistics),
 }
@@ -128,6 +131,25 @@ pub(crate) enum Ended {
     Lost(Closed),
 }
 
+/// Whether two rates differ by 5 % or more.
+fn differs(last: Rate, now: Rate) -> bool {
+    let (last, now) = (last.as_bits_per_sec(), now.as_bits_per_sec());
+    last.abs_diff(now) >= last / 20
+}
+
+/// What to do about a path that bears less than the stream needs; empty if it bears that.
+fn advice(target: Option<Rate>, need: Rate) -> String {
+    let megabits = |rate: Rate| rate.as_bits_per_sec() as f64 / 1e6;
+    match target.filter(|target| *target < need) {
+        Some(target) => format!(
+            "; the path bears {:.1} Mbit/s, the stream needs {:.1}: lower the encoder's bit rate",
+            megabits(target),
+            megabits(need)
+        ),
+        None => String::new(),
+    }
+}
+
 /// Sends a stream to one receiver.
 pub struct Sender<H> {
     pub(crate) options: SenderOptions,
@@ -148,6 +170,8 @@ pub struct Sender<H> {
     /// When `stop` was noticed.
     stopped_at: Option<Instant>,
     progress_due: Instant,
+    /// The last [`SenderEvent::Target`].
+    target: Option<Rate>,
     /// Sums over earlier connections.
     pub(crate) before: SendStatistics,
     pub(crate) now: SendStatistics,
@@ -195,6 +219,7 @@ impl<H: SenderHandler> Sender<H> {
             is_end_queued: false,
             stopped_at: None,
             progress_due: Instant::now() + PROGRESS,
+            target: None,
             before: SendStatistics::default(),
             now: SendStatistics::default(),
             totals: SenderTotals::default(),
@@ -448,13 +473,17 @@ impl<H: SenderHandler> Sender<H> {
         }
         self.progress_due = Instant::now() + PROGRESS;
         self.emit_overflow()?;
+        let before = self.now.bytes;
         if let Some(statistics) = session.statistics() {
             self.now = statistics;
         }
+        let sent = Bytes::new(self.now.bytes.saturating_sub(before));
+        let need = Rate::of(sent, Duration::from_nanos(PROGRESS.as_nanos() as u64));
         if let Some(report) = session.report() {
             self.note_restart(session, &report);
             if let Some(missed) = report.missed(&self.totals.report, self.latency.get()) {
-                self.emit(SenderEvent::Missed(missed))?;
+                let advice = advice(self.target, need);
+                self.emit(SenderEvent::Missed(missed + &advice))?;
             }
             self.totals.report = report;
             self.totals.viewers = session.viewers();
@@ -463,6 +492,12 @@ impl<H: SenderHandler> Sender<H> {
         self.note_heard(session, &connection);
         if let Some(short) = self.latency.check(&connection) {
             self.emit(SenderEvent::LatencyTooShort(short))?;
+        }
+        if let Some(target) = connection.target
+            && self.target.is_none_or(|last| differs(last, target))
+        {
+            self.target = Some(target);
+            self.emit(SenderEvent::Target(target))?;
         }
         let totals = self.totals();
         self.emit(SenderEvent::Progress(&totals, &connection))

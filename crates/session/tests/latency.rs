@@ -21,7 +21,7 @@ struct UnderWay {
 /// had, over 5 s of a path with this delay each way, of which each tenth packet to the receiver is lost.
 fn through(delay: Duration, latency: Option<Duration>) -> (Duration, Vec<Duration>, u64) {
     let options = StreamOptions {
-        grace: ontempo_session::latency::GRACE,
+        grace: Duration::ZERO,
         latency,
         order: DeliveryOrder::PartialOrder,
         reliability: Reliability::Deadline,

@@ -138,8 +138,7 @@ impl Sender {
                 data: Bytes::from_static(&[7; FRAME_BYTES]),
                 deadline: Some(now + lifetime),
                 priority: 200,
-                depends_on: Vec::new(),
-                continues: None,
+                ..Outgoing::default()
             };
             // A frame that finds the send queue full counts as late.
             if connection.send(now, video, unit).is_ok() {

@@ -77,13 +77,14 @@ pub struct Outgoing {
     /// Deadline: the unit is dropped then if it has not arrived. Only for flows whose reliability
     /// [allows deadlines](Reliability::allows_deadlines).
     pub deadline: Option<Time>,
-    /// A larger number is more important.
+    /// A larger number is more important. Below 5, a unit with a deadline is dropped before it is
+    /// begun if the path does not bear all that is queued.
     pub priority: u8,
     /// Units of the same flow without which it is of no use: numbers that
     /// [`send`](crate::Connection::send) returned; at most 32.
     pub depends_on: Vec<u64>,
-    /// The number of the unit that it continues: both are parts of the same frame. Its header is
-    /// shortest if it depends on that unit alone.
+    /// The unit of the same flow that it continues: both are parts of one frame, which is kept or
+    /// dropped whole. Its header is shortest if it depends on that unit alone.
     pub continues: Option<u64>,
 }
 

@@ -224,8 +224,11 @@ impl OutputHandler {
             self.status.warn(&sentence);
         });
         let viewers = all.viewers.as_ref().map_or_else(String::new, of_viewers);
+        let bears = over.target.map_or_else(String::new, |rate| {
+            format!(", the path bears {:.1} Mbit/s", rate.as_bits_per_sec() as f64 / 1e6)
+        });
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{viewers}",
+            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{bears}{viewers}",
             all.flow.units,
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
@@ -306,6 +309,7 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
         "packets_lost": over.map(|over| over.packets_lost),
         "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
+        "target_bps": over.and_then(|over| over.target).map(|rate| rate.as_bits_per_sec()),
         "window_bytes": over.map(|over| over.window.get()),
         "receiver": all.report,
         "viewers": all.viewers,

@@ -5,25 +5,25 @@ use crate::Codec;
 
 /// The marks of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     /// Decoding can begin here.
-    pub(super) is_key: bool,
+    pub(crate) is_key: bool,
     /// No other picture of its temporal layer refers to it.
-    pub(super) is_disposable: bool,
+    pub(crate) is_disposable: bool,
     /// What it refers to.
-    pub(super) refers: Refers,
+    pub(crate) refers: Refers,
     /// Its temporal layer, 0 to 7; it refers to none of a higher one.
-    pub(super) layer: u8,
+    pub(crate) layer: u8,
     /// It refers to nothing before the last key picture, though it is shown before it (HEVC RADL).
-    pub(super) is_decodable_leading: bool,
+    pub(crate) is_decodable_leading: bool,
     /// Decoding can begin here, but the picture is whole only some pictures later (recovery point of
     /// H.264 with a count, as with intra refresh).
-    pub(super) recovers: bool,
+    pub(crate) recovers: bool,
 }
 
 /// How a picture is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Refers {
+pub(crate) enum Refers {
     /// Not at all (I slices only).
     Nothing,
     /// From one list of references (P slices).
@@ -49,7 +49,7 @@ impl Marks {
 
 /// Reads the marks of one stream's pictures.
 #[derive(Debug)]
-pub(super) struct MarkReader {
+pub(crate) struct MarkReader {
     codec: Codec,
     /// HEVC: the bits that each PPS adds to a slice's header.
     extra_bits: [u8; 64],
@@ -78,13 +78,13 @@ mod hevc {
 }
 
 impl MarkReader {
-    pub(super) fn new(codec: Codec) -> Self {
+    pub(crate) fn new(codec: Codec) -> Self {
         Self { codec, extra_bits: [0; 64] }
     }
 
     /// The marks of the picture in `bytes`, an access unit, whose packet says whether decoding can begin
     /// here; `None` if there is no picture in it.
-    pub(super) fn read(&mut self, bytes: &[u8], random_access: bool) -> Option<Marks> {
+    pub(crate) fn read(&mut self, bytes: &[u8], random_access: bool) -> Option<Marks> {
         match self.codec {
             Codec::H264 => h264_marks(bytes),
             Codec::Hevc => self.hevc_marks(bytes),

@@ -1,10 +1,12 @@
 //! A connection: QUIC below, flows of units above.
 
 mod assembly;
+mod bearing;
 mod clocks;
 mod closing;
 mod control;
 mod errors;
+mod frames;
 #[cfg(test)]
 mod fuzz_tests;
 mod gate;
@@ -26,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use noq_proto::{Event as StackEvent, PathId, StreamEvent};
-use ontempo_foundation::{Bytes, Duration, Time};
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
 use crate::close::{CloseReason, Closed};
 use crate::config::Configuration;
@@ -311,6 +313,12 @@ impl Connection {
         if flow.outgoing { None } else { self.receiving.statistics(now, flow.number) }
     }
 
+    /// The bit rate that the path bears, for the encoder; `None` before it is known. It falls at once
+    /// and rises by 5 % a second.
+    pub fn target_bitrate(&self) -> Option<Rate> {
+        self.sending.target()
+    }
+
     /// Statistics of the connection.
     pub fn statistics(&mut self) -> ConnectionStatistics {
         let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
@@ -330,6 +338,7 @@ impl Connection {
             clock_round_trip: self.clocks.round_trip(),
             clock_comparisons: self.clocks.count(),
             window: account.window,
+            target: self.target_bitrate(),
             pacing_rate: account.rate,
             spacing: account.spacing,
             congestion: account.snapshot,

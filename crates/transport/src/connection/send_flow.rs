@@ -5,9 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use noq_proto::StreamId;
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Duration, Rate, Time};
 
 use super::Violation;
+use super::bearing::Path;
+use super::frames::{self, Frames, Waiting};
 use super::statistics::SendStatistics;
 use crate::config::Configuration;
 use crate::flow::{DeliveryOrder, FlowConfig, Outgoing, Reliability};
@@ -61,6 +63,19 @@ pub(super) fn longest_unit(peer: &Limits, config: &Configuration) -> u64 {
     // The peer may withhold up to an eighth of its credit, because less is not worth a frame.
     let leave = peer.bytes - peer.bytes / 8;
     peer.unit_bytes.min(leave).min(config.send_bytes.get())
+}
+
+/// Queued units up to which every new frame is followed by a plan; with more, one follows only
+/// after a pause.
+const FEW: usize = 256;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Data of units for a stream, which the stack has not accepted yet.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub(super) stream: StreamId,
+    pub(super) chunks: VecDeque<Bytes>,
+    pub(super) priority: u8,
 }
 
 /// State of a unit.
@@ -123,6 +138,11 @@ pub(super) struct SendFlow {
     /// Number of the unit in the first slot.
     first: u64,
     slots: VecDeque<Slot>,
+    frames: Frames,
+    /// When the queue was last laid out, and for which rate.
+    planned: Option<(Time, Rate)>,
+    /// Bytes of units on streams that are not acknowledged.
+    on_streams: u64,
     /// Queued units, the next one first.
     queue: BTreeSet<(Reverse<u8>, u64)>,
     deadlines: BTreeSet<(Time, u64)>,
@@ -137,8 +157,9 @@ pub(super) struct SendFlow {
     unreported: Vec<DroppedUnit>,
     /// Reported as dropped and not yet answered.
     unsettled: VecDeque<Vec<u64>>,
-    /// The stream being written, and what is left to write.
-    pub(super) writing: Option<(StreamId, VecDeque<Bytes>)>,
+    /// The streams being written, the last one first: each was begun for units of a higher priority
+    /// than those of the one before it.
+    pub(super) writing: Vec<Writing>,
     /// The application has finished the flow.
     pub(super) finished: bool,
     pub(super) finish_sent: bool,
@@ -157,6 +178,9 @@ impl SendFlow {
             now: Time::ZERO,
             first: 0,
             slots: VecDeque::new(),
+            frames: Frames::default(),
+            planned: None,
+            on_streams: 0,
             queue: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             held: 0,
@@ -165,7 +189,7 @@ impl SendFlow {
             charged: 0,
             unreported: Vec::new(),
             unsettled: VecDeque::new(),
-            writing: None,
+            writing: Vec::new(),
             finished: false,
             finish_sent: false,
             starved: false,
@@ -214,26 +238,46 @@ impl SendFlow {
             self.statistics.refused += 1;
             return Err(SendError::Full);
         }
-        let priority = self.send_priority(&unit);
+        let fate = self.fate(now, id, &unit);
+        self.held += size;
+        self.statistics.on_push(size);
+        let Some(is_begun) = fate else {
+            self.statistics.shed += 1;
+            self.unreported.push(DroppedUnit { id, bytes: 0 });
+            let place = Place::Dropping;
+            self.slots.push_back(Slot { place, size, priority: 0, deadline: None, sent: now });
+            return Ok(id);
+        };
+        let priority = self.send_priority(&unit, is_begun);
         let deadline = unit.deadline;
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }
-        self.held += size;
-        self.statistics.on_push(size);
         self.queue.insert((Reverse(priority), id));
         let place = Place::Queued(Box::new(unit));
         self.slots.push_back(Slot { place, size, priority, deadline, sent: now });
         Ok(id)
     }
 
+    /// Whether a new unit's frame is begun; `None` if the unit is dropped with its frame, or with one
+    /// that it depends on.
+    fn fate(&mut self, now: Time, id: u64, unit: &Outgoing) -> Option<bool> {
+        if self.config.reliability != Reliability::Deadline || unit.deadline.is_none() {
+            return Some(false);
+        }
+        match self.frames.on_push(now, id, unit) {
+            frames::Fate::Queued { is_begun } => Some(is_begun),
+            frames::Fate::Gone => None,
+        }
+    }
+
     /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued
-    /// units that it depends on.
-    fn send_priority(&mut self, unit: &Outgoing) -> u8 {
+    /// units that it depends on. The rest of a frame that is begun goes before frames that are not.
+    fn send_priority(&mut self, unit: &Outgoing, is_begun: bool) -> u8 {
         if self.config.order == DeliveryOrder::InOrder {
             return 0;
         }
-        let mut priority = unit.priority;
+        let mut priority = unit.priority.saturating_add(is_begun.into());
         for id in &unit.depends_on {
             if let Some(slot) = self.slot(*id)
                 && matches!(slot.place, Place::Queued(_))
@@ -274,6 +318,9 @@ impl SendFlow {
     pub(super) fn pop(&mut self, stream: Option<StreamId>) -> Option<(UnitHeader, Bytes)> {
         let (priority, id) = self.next_unit()?;
         self.queue.remove(&(priority, id));
+        for rest in self.frames.on_sent(id) {
+            self.raise(rest);
+        }
         let (flow, now) = (self.number, self.now);
         let slot = self.slot(id)?;
         let written = stream.map_or(Place::Resolved, Place::Written);
@@ -294,6 +341,7 @@ impl SendFlow {
         self.statistics.on_written(size);
         if stream.is_some() {
             self.charged += size;
+            self.on_streams += size;
         } else {
             self.forget(id, size, deadline, Fate::Unknown);
         }
@@ -308,6 +356,7 @@ impl SendFlow {
         }
         slot.place = Place::Resolved;
         let (size, deadline) = (slot.size, slot.deadline);
+        self.on_streams -= size;
         self.statistics.arrived += 1;
         self.forget(id, size, deadline, Fate::Arrived);
     }
@@ -347,10 +396,15 @@ impl SendFlow {
                     self.forget(id, size, None, Fate::Dropped);
                 } else {
                     self.unreported.push(DroppedUnit { id, bytes: 0 });
+                    // Its frame cannot be whole any more.
+                    for rest in self.frames.drop_frame_of(id) {
+                        self.drop_queued(rest);
+                    }
                 }
                 Some(None)
             }
             Place::Written(stream) => {
+                self.on_streams -= size;
                 self.unreported.push(DroppedUnit { id, bytes: size });
                 Some(Some(GivenUp { stream }))
             }
@@ -361,6 +415,68 @@ impl SendFlow {
                 Some(None)
             }
         }
+    }
+
+    /// A queued unit goes before others of its priority.
+    fn raise(&mut self, id: u64) {
+        if self.config.order == DeliveryOrder::InOrder {
+            return;
+        }
+        let Some(slot) = self.slot(id) else { return };
+        let before = slot.priority;
+        slot.priority = before.saturating_add(1);
+        let after = slot.priority;
+        if self.queue.remove(&(Reverse(before), id)) {
+            self.queue.insert((Reverse(after), id));
+        }
+    }
+
+    /// Drops a unit if it is queued.
+    fn drop_queued(&mut self, id: u64) {
+        let Some(slot) = self.slot(id) else { return };
+        if !matches!(slot.place, Place::Queued(_)) {
+            return;
+        }
+        slot.place = Place::Dropping;
+        let (priority, deadline) = (slot.priority, slot.deadline.take());
+        self.queue.remove(&(Reverse(priority), id));
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        self.statistics.shed += 1;
+        self.unreported.push(DroppedUnit { id, bytes: 0 });
+    }
+
+    /// The path bears all that is asked of it.
+    pub(super) fn on_wide_path(&mut self) {
+        self.frames.is_narrow = false;
+    }
+
+    /// Lays the queue out for what the path bears, if frames or the rate are new, and drops whole
+    /// frames if not all arrive by their deadlines. `buffered`: bytes that the stack holds at most.
+    pub(super) fn plan(&mut self, now: Time, path: &Path, buffered: u64) {
+        let is_due = self.planned.is_none_or(|(at, rate)| {
+            (self.frames.is_new || rate != path.bears)
+                && (self.queue.len() <= FEW || now.since(at) >= PAUSE)
+        });
+        if self.queue.is_empty() || self.config.reliability != Reliability::Deadline || !is_due {
+            return;
+        }
+        self.planned = Some((now, path.bears));
+        let waiting = |(_, id): &(Reverse<u8>, u64)| {
+            let slot = self.slots.get((id - self.first) as usize)?;
+            let (id, frame) = (*id, self.frames.frame_of(*id)?);
+            Some(Waiting { id, frame, size: slot.size, sent: slot.sent, deadline: slot.deadline })
+        };
+        let queue: Vec<Waiting> = self.queue.iter().filter_map(waiting).collect();
+        for id in self.frames.plan(now, path, self.on_streams.min(buffered), &queue) {
+            self.drop_queued(id);
+        }
+    }
+
+    /// True if more waits than the stack accepts.
+    pub(super) fn is_filled(&self) -> bool {
+        !self.queue.is_empty() || !self.writing.is_empty()
     }
 
     /// True if all units of a stream have been dropped.

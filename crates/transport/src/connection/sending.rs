@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use noq_proto::{Dir, SendDatagramError, StreamId, VarInt, WriteError};
-use ontempo_foundation::{Bytes as Size, Time};
+use ontempo_foundation::{Bytes as Size, Rate, Time};
 
+use super::bearing::Bearing;
 use super::control::Control;
-use super::send_flow::{GivenUp, SendError, SendFlow, longest_unit};
+use super::send_flow::{GivenUp, SendError, SendFlow, Writing, longest_unit};
 use super::statistics::SendStatistics;
 use super::{Connection, ConnectionEvent, FlowError, Flows, Violation};
 use crate::config::Configuration;
 use crate::flow::{FlowConfig, FlowId, Outgoing, Reliability};
+use crate::quic::Account;
 use crate::wire::{
     FlowOpened, FragmentHeader, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, ReceiverReport,
     UnitHeader,
@@ -26,6 +28,9 @@ const MAX_IN_BATCH: usize = 64;
 /// Bytes buffered in the QUIC stack beyond cwnd; they can no longer be reprioritised, nor
 /// dropped silently.
 const WRITTEN_AHEAD: u64 = 16 << 10;
+
+/// Streams of a flow written at a time: a large unit does not delay one of a higher priority.
+const MAX_WRITING: usize = 4;
 
 /// All sending flows.
 #[derive(Debug)]
@@ -46,6 +51,8 @@ pub(super) struct Sending {
     window: u64,
     /// Fragments of the current unit that the stack has not accepted.
     datagrams: VecDeque<Bytes>,
+    /// What the path bears.
+    bearing: Bearing,
 }
 
 impl Default for Sending {
@@ -60,6 +67,7 @@ impl Default for Sending {
             turn: 0,
             window: 0,
             datagrams: VecDeque::new(),
+            bearing: Bearing::default(),
         }
     }
 }
@@ -136,6 +144,23 @@ impl Sending {
         }
     }
 
+    /// The rate that an encoder may have.
+    pub(super) fn target(&self) -> Option<Rate> {
+        self.bearing.target()
+    }
+
+    /// Measures what the path bears, and drops the frames that it does not bear.
+    fn plan(&mut self, now: Time, account: &Account) {
+        let is_filled = self.flows.values().any(SendFlow::is_filled);
+        self.bearing.update(now, account, is_filled);
+        let Some(path) = self.bearing.path() else {
+            self.flows.values_mut().for_each(SendFlow::on_wide_path);
+            return;
+        };
+        let buffered = account.window.get().saturating_add(WRITTEN_AHEAD);
+        self.flows.values_mut().for_each(|flow| flow.plan(now, &path, buffered));
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.streams.is_empty()
             && self.datagrams.is_empty()
@@ -185,8 +210,8 @@ impl Sending {
         }
     }
 
-    /// Drops units past their deadline, and reports them to the peer.
-    fn drop_late(&mut self, now: Time, stack: &mut noq_proto::Connection, control: &mut Control) {
+    /// Drops units past their deadline.
+    fn drop_late(&mut self, now: Time, stack: &mut noq_proto::Connection) {
         for flow in self.flows.values_mut() {
             while let Some(given_up) = flow.give_up(now) {
                 let Some(GivenUp { stream }) = given_up else { continue };
@@ -195,11 +220,15 @@ impl Sending {
                 if flow.are_given_up(units) {
                     let _ = stack.send_stream(stream).reset(DROPPED);
                     self.streams.remove(&stream);
-                    if flow.writing.as_ref().is_some_and(|(writing, _)| *writing == stream) {
-                        flow.writing = None;
-                    }
+                    flow.writing.retain(|writing| writing.stream != stream);
                 }
             }
+        }
+    }
+
+    /// Reports dropped units to the peer.
+    fn tell_dropped(&mut self, control: &mut Control) {
+        for flow in self.flows.values_mut() {
             while let Some(units) = flow.tell_dropped() {
                 control.send(&Message::Dropped { flow: flow.number, units });
             }
@@ -240,7 +269,7 @@ impl Sending {
             if refused.contains(&flow.number) {
                 return None;
             }
-            if flow.writing.is_some() {
+            if !flow.writing.is_empty() {
                 return Some(u16::MAX);
             }
             let (_, priority) = flow.head()?;
@@ -286,16 +315,23 @@ impl Sending {
     ) -> Progress {
         let Some(flow) = self.flows.get_mut(&number) else { return Progress::Blocked };
         let mut begun = false;
-        if flow.writing.is_none() {
-            let Some(stream) = stack.streams().open(Dir::Uni) else { return Progress::Blocked };
-            let priority = flow.head().map_or(0, |(_, priority)| priority);
+        let head = flow.head().filter(|_| flow.has_credit()).map(|(_, priority)| priority);
+        let overtakes = head.zip(flow.writing.last()).is_some_and(|(priority, writing)| {
+            priority > writing.priority && flow.writing.len() < MAX_WRITING
+        });
+        if (flow.writing.is_empty() || overtakes)
+            && let Some(stream) = stack.streams().open(Dir::Uni)
+        {
+            let priority = head.unwrap_or(0);
             let _ = stack.send_stream(stream).set_priority(priority.into());
             let (units, chunks) = batch(flow, stream, config.batch);
             self.streams.insert(stream, (number, units));
-            flow.writing = Some((stream, chunks));
+            flow.writing.push(Writing { stream, chunks, priority });
             begun = true;
         }
-        let Some((stream, chunks)) = &mut flow.writing else { return Progress::Blocked };
+        let Some(Writing { stream, chunks, .. }) = flow.writing.last_mut() else {
+            return Progress::Blocked;
+        };
         let mut send = stack.send_stream(*stream);
         while !chunks.is_empty() {
             let mut left: &mut [Bytes] = chunks.make_contiguous();
@@ -313,7 +349,7 @@ impl Sending {
             }
         }
         let _ = send.finish();
-        flow.writing = None;
+        flow.writing.pop();
         Progress::Wrote
     }
 
@@ -417,8 +453,11 @@ impl Connection {
     pub(super) fn write_units(&mut self, now: Time) {
         let sending = &mut self.sending;
         let written = self.control.is_idle();
-        sending.drop_late(now, &mut self.stack, &mut self.control);
-        sending.set_window(&mut self.stack, self.account.read().window, self.config.send_bytes);
+        sending.drop_late(now, &mut self.stack);
+        let account = self.account.read();
+        sending.plan(now, &account);
+        sending.tell_dropped(&mut self.control);
+        sending.set_window(&mut self.stack, account.window, self.config.send_bytes);
         if written {
             self.urgent |= sending.write_all(&mut self.stack, &self.config);
         }

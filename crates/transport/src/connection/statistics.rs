@@ -59,6 +59,9 @@ pub struct SendStatistics {
     /// Units dropped, as agreed with the peer; for a flow without retransmission, before they were
     /// sent.
     pub dropped: u64,
+    /// Of these, and of those not yet agreed: units dropped in the send queue before their own deadline,
+    /// because the path did not bear their frame, or one that they need.
+    pub shed: u64,
     /// Units refused because the send queue was full.
     pub refused: u64,
     /// Time during which units waited for the peer's credit.
@@ -215,6 +218,9 @@ pub struct ConnectionStatistics {
     pub clock_comparisons: u64,
     /// cwnd.
     pub window: Bytes,
+    /// The bit rate that the path bears, of units, as an encoder is to be told: it falls at once, and
+    /// rises by 5 % a second. `None` before it is known.
+    pub target: Option<Rate>,
     /// The rate set by the congestion control.
     pub pacing_rate: Option<Rate>,
     /// The spacing set by the congestion control.

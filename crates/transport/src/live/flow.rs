@@ -27,12 +27,13 @@ pub struct Message {
     /// Time from now to the deadline, at which it is dropped if it has not arrived. Only for flows
     /// whose reliability [allows deadlines](crate::Reliability::allows_deadlines).
     pub lifetime: Option<Duration>,
-    /// Larger is more important.
+    /// Larger is more important; see [`Outgoing::priority`](crate::Outgoing::priority).
     pub priority: u8,
     /// Numbers, as returned by [`SendFlow::send`], of the units of the same flow without which this
     /// one is of no use; at most 32.
     pub depends_on: Vec<u64>,
-    /// The number of the unit that it continues, as part of the same frame.
+    /// The unit of the same flow that it continues: both are parts of one frame, which is kept or
+    /// dropped whole.
     pub continues: Option<u64>,
 }
 

@@ -145,7 +145,9 @@ impl Outbox {
             return Some(Err(Error::Unit(SendError::TooLong { most: self.max_unit_bytes })));
         }
         let names = &unit.depends_on;
-        if names.len() > MAX_DEPENDENCIES || names.iter().any(|&on| on >= self.next) {
+        if names.len() > MAX_DEPENDENCIES
+            || names.iter().chain(&unit.continues).any(|&on| on >= self.next)
+        {
             return Some(Err(Error::Unit(SendError::Dependencies)));
         }
         if unit.deadline.is_some() && !self.reliability.allows_deadlines() {

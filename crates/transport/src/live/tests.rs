@@ -72,7 +72,7 @@ fn send_and_receive(
         let data = content(id, [0, 1, 200, 1200, 30_000][id as usize % 5]);
         let depends_on = id.checked_sub(3).into_iter().collect();
         let message =
-            Message { data, lifetime, priority: (id % 3) as u8, depends_on, continues: None };
+            Message { data, lifetime, priority: (id % 3) as u8, depends_on, ..Message::default() };
         assert_eq!(flow.send(message).expect("sent"), id);
     }
     flow.finish();

@@ -20,6 +20,8 @@ pub struct Account {
     pub burst: Packets,
     /// Smoothed round trip; `None` before the first sample.
     pub srtt: Option<Duration>,
+    /// Bytes of packets acknowledged since the beginning.
+    pub delivered: Bytes,
     /// State of the mechanism.
     pub snapshot: Option<Snapshot>,
 }
@@ -32,6 +34,7 @@ impl Default for Account {
             spacing: None,
             burst: Packets::new(1),
             srtt: None,
+            delivered: Bytes::ZERO,
             snapshot: None,
         }
     }

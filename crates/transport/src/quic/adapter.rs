@@ -394,6 +394,7 @@ where
             self.rtt.on_sample(sample);
             self.write_log(|log| log.rtt_samples += 1);
         }
+        self.account.write(|account| account.delivered += Bytes::new(acked.bytes));
         self.timed_out = false;
         self.highest_acked = self.highest_acked.max(acked.largest.number);
         let window_limited = self.window_limited(app_limited, acked.bytes);

@@ -117,7 +117,7 @@ fn plan(random: &mut RandomStream) -> Plan {
             deadline: None,
             priority: random.next_u64() as u8,
             depends_on,
-            continues: None,
+            ..Outgoing::default()
         });
         times.push((Time::ZERO + millis(id * pace), has_deadline.then_some(lifetime)));
     }
