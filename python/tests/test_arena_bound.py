@@ -1,6 +1,8 @@
 """The bound of a path: no transport has more, and it is not far where it can be known."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path as File
 
 import numpy as np
@@ -158,3 +160,9 @@ generate = { rate = "3 Mbit/s", duration = "5 s" }
 
     assert share(1) == 1.0
     assert 0.5 < share(2) < 0.95
+
+
+def test_the_solver_leaves_standard_output_to_documents() -> None:
+    program = "from ontempo.lab.arena import bound; bound._solver(); print('the document')"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "the document\n"

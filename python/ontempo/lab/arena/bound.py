@@ -18,6 +18,8 @@ out, as are round trips: beside downloads, and where a repair comes too late, th
 lower.
 """
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -166,10 +168,23 @@ def _fits_alone(one: Picture, window: range, room: Floats) -> bool:
     return one.size <= float(room[window.start : window.stop].sum())
 
 
-def _solved(pictures: Sequence[Picture], windows: Sequence[range], room: Floats) -> Floats:
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+def _solver() -> Any:
+    """A solver; its banner, which it writes to standard output, goes to standard error."""
+    sys.stdout.flush()
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    finally:
+        os.dup2(output, 1)
+        os.close(output)
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
+    return solver
+
+
+def _solved(pictures: Sequence[Picture], windows: Sequence[range], room: Floats) -> Floats:
+    solver = _solver()
     parts = [
         solver.addVariable(lb=0.0, ub=float(_fits_alone(one, window, room)), obj=-1.0)
         for one, window in zip(pictures, windows, strict=True)
