@@ -11,6 +11,7 @@ use std::time::Duration as Wall;
 
 use bytes::{Bytes, BytesMut};
 use ontempo_foundation::{Bytes as Size, Duration, Packets, Time};
+use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_transport::{
     AckRequest, CloseReason, Configuration, ConnectionId, ConnectionStatistics, DelayedAcks,
     Delivery, Endpoint, Event, FlowConfig, FlowId, Identity, Outgoing, Poll, SendError, Source,
@@ -305,7 +306,7 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
 /// # Errors
 /// A parameter of the congestion control is unknown or out of range; the error names it.
 fn sender_configuration(arguments: &AdusSend) -> Result<Configuration, Failure> {
-    let congestion = arguments.congestion.chosen().map_err(Failure::Input)?;
+    let congestion = arguments.congestion.or(CongestionName::Pert).map_err(Failure::Input)?;
     let mut configuration =
         Configuration { congestion, ..with_long_timeouts(Configuration::default()) };
     if let Some(every) = arguments.ack_every {

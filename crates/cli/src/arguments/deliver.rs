@@ -112,9 +112,10 @@ impl Repair {
 /// A congestion control and its parameters.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
-    /// Congestion control
-    #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion())]
-    pub(crate) congestion: CongestionName,
+    /// Congestion control; default: bbr, which keeps its rate where losses have another cause than a
+    /// queue (variant=media); of adus pert
+    #[arg(long, value_name = "NAME", value_parser = congestion())]
+    pub(crate) congestion: Option<CongestionName>,
     /// Set a parameter of the congestion control, such as t-min=5ms; may be given several times.
     /// Names, units and ranges as in the scenario file
     #[arg(long, value_name = "NAME=VALUE")]
@@ -124,12 +125,12 @@ pub(crate) struct Control {
 impl Control {
     /// # Errors
     /// A parameter is unknown or out of range; the error names it and the range.
-    pub(crate) fn chosen(&self) -> Result<Congestion, String> {
-        with_parameters(self.congestion, &self.set_congestion)
+    pub(crate) fn or(&self, default: CongestionName) -> Result<Congestion, String> {
+        with_parameters(self.congestion.unwrap_or(default), &self.set_congestion)
     }
 }
 
-/// A congestion control with the values of `--set-congestion`.
+/// A congestion control over UDP with the values of `--set-congestion`.
 pub(super) fn with_parameters(name: CongestionName, set: &[String]) -> Result<Congestion, String> {
     let mut values = Vec::new();
     for text in set {
@@ -138,8 +139,7 @@ pub(super) fn with_parameters(name: CongestionName, set: &[String]) -> Result<Co
         };
         values.push((name.trim(), value.trim()));
     }
-    name.with(values)
-        .and_then(Congestion::for_transport)
+    name.over_udp(&values)
         .map_err(|error| format!("--congestion {}: --set-congestion {error}", name.name()))
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_relay::{
     Command, Relay, RelayDriver, RelayEvent, RelayOptions, RelayStatistics, StreamStatistics,
     configuration,
@@ -43,7 +44,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<(), Failure> {
     let identity = identity(arguments.identity.as_deref())?;
     let options = options(arguments);
     let configuration = Configuration {
-        congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
+        congestion: arguments.congestion.or(CongestionName::FOR_MEDIA).map_err(Failure::Input)?,
         ..configuration(&options)
     };
     let dscp = arguments.dscp.unwrap_or_default();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
+use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_session::latency::ShortLatency;
 use ontempo_session::{
     Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile,
@@ -44,7 +45,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let remote = answering(&destination.address, "--to ", &Greeting::quic())?;
     let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
-        congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
+        congestion: arguments.congestion.or(CongestionName::FOR_MEDIA).map_err(Failure::Input)?,
         ..configuration(arguments.qlog.as_deref(), documents)?
     };
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };

@@ -104,6 +104,22 @@ registry! {
     }
 }
 
+impl CongestionName {
+    /// That of media over UDP, by the measure of docs/comparison.md.
+    pub const FOR_MEDIA: Self = Self::Bbr;
+
+    /// This controller with its parameters for the transport over UDP: as [`with`](Self::with), but BBR is that
+    /// for media where no variant is assigned.
+    ///
+    /// # Errors
+    /// Names the parameter that is unknown, out of its range, or that only the simulator's TCP has.
+    pub fn over_udp(self, assignments: &[(&str, &str)]) -> Result<Congestion, ParameterError> {
+        let has_variant = assignments.iter().any(|(name, _)| *name == parameter::VARIANT);
+        let variant = (self == Self::Bbr && !has_variant).then_some((parameter::VARIANT, "media"));
+        self.with(variant.into_iter().chain(assignments.iter().copied()))?.for_transport()
+    }
+}
+
 impl Default for CongestionName {
     /// PERT, because beside it the fewest units of video come late
     /// (docs/mechanisms/controllers.md).

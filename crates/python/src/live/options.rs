@@ -61,9 +61,8 @@ fn invalid(field: &str, error: impl std::fmt::Display) -> PyErr {
 /// A congestion control by its name, with those of its parameters that are not the defaults.
 pub(crate) fn congestion(name: &str, set: &BTreeMap<String, String>) -> PyResult<Congestion> {
     let name: CongestionName = name.parse().map_err(|error| invalid("congestion", error))?;
-    name.with(set.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-        .and_then(Congestion::for_transport)
-        .map_err(|error| invalid("congestion_parameters", error))
+    let set: Vec<_> = set.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    name.over_udp(&set).map_err(|error| invalid("congestion_parameters", error))
 }
 
 impl OptionsFields {

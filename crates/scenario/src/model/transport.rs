@@ -90,7 +90,8 @@ pub struct OntempoSpec {
     pub reliability: ReliabilityKind,
     /// The congestion controller, by name.
     pub congestion: String,
-    /// Its parameters, by name; those that are not given have their defaults.
+    /// Its parameters, by name; those that are not given have their defaults. BBR's `variant` is `media`
+    /// here.
     #[serde(skip_serializing_if = "CustomParameters::is_empty")]
     #[schemars(with = "BTreeMap<String, ParameterValue>")]
     pub congestion_parameters: CustomParameters,
@@ -103,7 +104,7 @@ impl Default for OntempoSpec {
             grace: Duration::from_millis(50),
             order: DeliveryKind::default(),
             reliability: ReliabilityKind::default(),
-            congestion: CongestionName::default().name().to_owned(),
+            congestion: CongestionName::FOR_MEDIA.name().to_owned(),
             congestion_parameters: CustomParameters::new(),
         }
     }
@@ -117,8 +118,8 @@ impl OntempoSpec {
     pub fn known_congestion(&self) -> Option<Result<congestion::Congestion, ParameterError>> {
         let name: CongestionName = self.congestion.parse().ok()?;
         let set = self.set_congestion();
-        let set = set.iter().map(|(name, value)| (*name, value.as_str()));
-        Some(name.with(set).and_then(congestion::Congestion::for_transport))
+        let set: Vec<_> = set.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Some(name.over_udp(&set))
     }
 
     /// The parameters of its congestion controller as `--set-congestion` takes them.

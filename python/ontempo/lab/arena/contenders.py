@@ -16,7 +16,8 @@ class Contender:
     its runs serve every latency of a player. `default_ms` is the buffer that its program has by
     default. `programs` are those that the emulated world needs besides ontempo, `package` the one
     that has them, `control` is the kernel's congestion control that it needs. `colour` and
-    `symbol` are its look in plots. `cost` is the core-seconds of a second of film, measured.
+    `symbol` are its look in plots. `cost` is the core-seconds of a second of film, measured. One
+    `on_request` runs only where a pattern names it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Contender:
     symbol: str = "circle"
     cost: float = 0.004
     control: str = ""
+    on_request: bool = False
 
     @property
     def has_buffer(self) -> bool:
@@ -47,11 +49,22 @@ def _tcp(name: str, shown: str, congestion: str, colour: str, symbol: str) -> Co
 
 
 def _ontempo(
-    name: str, shown: str, order: str, symbol: str, congestion: str = '"pert"'
+    name: str,
+    shown: str,
+    order: str,
+    symbol: str,
+    congestion: str = '"pert"',
+    *,
+    on_request: bool = False,
 ) -> Contender:
     flow = f'latency = "{{buffer}}", order = "{order}", congestion = {congestion}'
     table = f'kind = "ontempo", {flow}'
-    return Contender(name, shown, table, colour="pert", symbol=symbol, cost=0.017)
+    look = {"colour": "pert", "symbol": symbol}
+    return Contender(name, shown, table, cost=0.017, on_request=on_request, **look)
+
+
+def _candidate(name: str, shown: str, congestion: str) -> Contender:
+    return _ontempo(f"ontempo-{name}", shown, "partial-order", "x", congestion, on_request=True)
 
 
 _MEDIA = '"bbr", congestion-parameters = { variant = "media" }'
@@ -88,6 +101,9 @@ CONTENDERS = (
     _ontempo("ontempo-bbr", "ontempo, BBR", "partial-order", "cross", _MEDIA),
     _ontempo("ontempo-media", "ontempo, media", "partial-order", "star", '"media"'),
     _ontempo("ontempo-in-order", "ontempo in order", "in-order", "triangle-down"),
+    _candidate("cubic", "ontempo, CUBIC", '"cubic"'),
+    _candidate("newreno", "ontempo, NewReno", '"newreno"'),
+    _candidate("bbr-v3", "ontempo, BBR version 3", '"bbr"'),
 )
 """`ontempo send` over PERT as shipped, its order by default `in-order`; and over BBR for media."""
 

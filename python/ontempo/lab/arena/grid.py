@@ -159,7 +159,11 @@ class _Chosen:
             for kind, fit in enumerate(fits):
                 if fit:
                     self.patterns[kind].append(pattern)
-        self.contenders = tuple(one for one in CONTENDERS if self._fits(2, one.name))
+        self.contenders = tuple(
+            one
+            for one in CONTENDERS
+            if self._fits(2, one.name) and (self.patterns[2] or not one.on_request)
+        )
 
     def has(self, one: Entry) -> bool:
         """Whether an entry is left."""
