@@ -250,38 +250,51 @@ impl Link {
     /// Takes a packet, or drops it. `now` must not decrease from call to call.
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        if self.plain && now >= self.busy_until && !self.lingers {
-            let ends = self.transmit(now, size);
-            let at = ends + self.constant_delay;
-            return Fate::Arrives {
-                at,
-                starts: now,
-                marked: false,
-                corrupted: false,
-                duplicated: false,
-            };
+        if !self.plain {
+            return self.offer_to_any(now, size, ecn_capable);
         }
-        if self.plain {
-            return self.offer_to_plain(now, size);
+        let starts = now.max(self.busy_until);
+        match self.offer_plain(now, size) {
+            Some(at) => {
+                Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
+            }
+            None => Fate::Dropped(DropReason::QueueFull),
         }
-        self.offer_to_any(now, size, ecn_capable)
     }
 
-    /// As [`offer_to_any`](Self::offer_to_any) on a plain link, without what only others have.
-    fn offer_to_plain(&mut self, now: Time, size: Bytes) -> Fate {
+    /// Whether [`offer_plain`](Self::offer_plain) may take the place of [`offer`](Self::offer): a
+    /// packet is dropped where the queue is full, arrives after a constant delay, and no more.
+    #[inline]
+    pub const fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// As [`offer`](Self::offer) on a [plain](Self::is_plain) link: when the packet arrives; `None` if
+    /// the queue is full.
+    #[inline]
+    pub fn offer_plain(&mut self, now: Time, size: Bytes) -> Option<Time> {
+        let starts = if now >= self.busy_until && !self.lingers {
+            now
+        } else {
+            self.offer_to_busy(now, size)?
+        };
+        Some(self.transmit(starts, size) + self.constant_delay)
+    }
+
+    /// When a packet's transmission starts on a plain link on which others wait or may have waited.
+    fn offer_to_busy(&mut self, now: Time, size: Bytes) -> Option<Time> {
         self.settle(now);
-        let mut starts = now;
-        if now < self.busy_until {
-            let Queue::DropTail(queue) = &self.rest.queue else {
-                unreachable!("a plain link has a drop-tail queue")
-            };
-            if queue.limit().is_exceeded_by(self.lingering(), size) {
-                return self.drop_packet(DropReason::QueueFull);
-            }
-            starts = self.wait(now, size);
+        if now >= self.busy_until {
+            return Some(now);
         }
-        let at = self.transmit(starts, size) + self.constant_delay;
-        Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
+        let Queue::DropTail(queue) = &self.rest.queue else {
+            unreachable!("a plain link has a drop-tail queue")
+        };
+        if queue.limit().is_exceeded_by(self.lingering(), size) {
+            self.drop_packet(DropReason::QueueFull);
+            return None;
+        }
+        Some(self.wait(now, size))
     }
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {

@@ -92,8 +92,8 @@ impl<E: Copy> Wheel<E> {
             self.spill();
         }
         if time < self.near_end {
-            let later = self.near.iter().rposition(|(other, _)| *other > time);
-            self.near.insert(later.map_or(0, |place| place + 1), (time, event));
+            let later = self.near.partition_point(|(other, _)| *other > time);
+            self.near.insert(later, (time, event));
         } else {
             self.append(time, event);
         }
