@@ -187,7 +187,7 @@ impl Simulation {
         black_box(sum);
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, now: Time, event: Event) {
         let fabric = &mut self.run.fabric;
         match event {

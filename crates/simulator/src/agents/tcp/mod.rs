@@ -14,7 +14,7 @@ use ontempo_mechanisms::congestion::{
 };
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
 use ontempo_mechanisms::receive::Reassembly;
-use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket};
+use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket, SackBlock};
 use ontempo_mechanisms::rtt::RttEstimator;
 use ontempo_scenario::model::PacingKind;
 
@@ -217,10 +217,12 @@ impl Tcp {
             return;
         }
         self.restart_after_idleness(now);
+        let offered = if stopped { 0 } else { self.source.offered(now) };
+        // Sending changes the window of a rate-based controller and that of a loss episode only.
+        let is_fixed = self.extensions.is_none() && !self.is_rate_based;
+        let mut window = self.window();
         loop {
-            let window = self.window();
-            let waiting = !stopped
-                && self.recovery.next() < self.source.offered(now)
+            let waiting = self.recovery.next() < offered
                 && self.recovery.outstanding() < self.settings.receive_window;
             let Some(next) = self.recovery.next_packet(window, waiting) else {
                 self.window_limited = waiting;
@@ -233,6 +235,9 @@ impl Tcp {
                 return;
             }
             self.send(now, next, fabric);
+            if !is_fixed {
+                window = self.window();
+            }
         }
         if self.is_rate_based {
             self.note_limits(now);
@@ -442,8 +447,13 @@ impl Tcp {
     /// What the acknowledgement says of losses.
     #[inline]
     fn recover(&mut self, now: Time, packet: &Packet) -> AckOutcome {
-        let (blocks, block_count) = packet.blocks();
-        let blocks = &blocks[..block_count];
+        let absolute;
+        let mut blocks: &[SackBlock] = &[];
+        if packet.has_blocks() {
+            let (all, count) = packet.blocks();
+            absolute = all;
+            blocks = &absolute[..count];
+        }
         if self.is_rate_based {
             self.acknowledge_watched(now, packet.number, blocks)
         } else {
