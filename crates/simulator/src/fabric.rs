@@ -291,7 +291,7 @@ impl Fabric {
 
     /// Offers a packet to the next link of its route, and to those behind it that accept packets
     /// ahead of time; returns its arrival time if no event comes before that.
-    #[inline]
+    #[inline(always)]
     fn offer(&mut self, now: Time, handle: u32) -> Option<Time> {
         let packet = self.packets.get_mut(handle);
         let (mut now, mut place) = (now, packet.step as usize);
@@ -323,7 +323,14 @@ impl Fabric {
         }
     }
 
+    /// As [`offer`](Self::offer), not on the way of most packets.
+    #[inline(never)]
+    fn offer_again(&mut self, now: Time, handle: u32) -> Option<Time> {
+        self.offer(now, handle)
+    }
+
     /// As [`offer`](Self::offer) to any link.
+    #[inline(never)]
     fn offer_to_any(
         &mut self,
         now: Time,
@@ -359,7 +366,7 @@ impl Fabric {
             return Some(at);
         }
         if next.may_be_offered_ahead() {
-            return self.offer(at, handle);
+            return self.offer_again(at, handle);
         }
         self.wheel.push(at, Event::Packet(handle));
         None
@@ -436,7 +443,7 @@ impl Fabric {
         let next = self.steps[packet.step as usize];
         if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
             self.wheel.push(at, Event::Packet(handle));
-        } else if let Some(at) = self.offer(at, handle) {
+        } else if let Some(at) = self.offer_again(at, handle) {
             self.wheel.push(at, Event::Packet(handle));
         }
     }

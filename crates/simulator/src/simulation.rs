@@ -190,19 +190,27 @@ impl Simulation {
     #[inline(always)]
     fn handle(&mut self, now: Time, event: Event) {
         let fabric = &mut self.run.fabric;
-        match event {
-            Event::Packet(handle) => match fabric.advance(now, handle) {
-                Transit::Arrived(packet) => {
-                    let agent = &mut self.run.agents[packet.flow as usize];
-                    let ack = packet.marks.ack;
-                    agent.on_packet(now, packet, fabric);
-                    if ack && self.run.probes.wants_events() {
-                        self.run.probes.record_reactions(now, packet.flow, agent);
-                    }
+        let Event::Packet(handle) = event else { return self.handle_other(now, event) };
+        match fabric.advance(now, handle) {
+            Transit::Arrived(packet) => {
+                let agent = &mut self.run.agents[packet.flow as usize];
+                let ack = packet.marks.ack;
+                agent.on_packet(now, packet, fabric);
+                if ack && self.run.probes.wants_events() {
+                    self.run.probes.record_reactions(now, packet.flow, agent);
                 }
-                Transit::Arriving(at, handle) => self.arriving(now, at, handle),
-                Transit::Underway => {}
-            },
+            }
+            Transit::Arriving(at, handle) => self.arriving(now, at, handle),
+            Transit::Underway => {}
+        }
+    }
+
+    /// Any event but a packet's.
+    #[inline(never)]
+    fn handle_other(&mut self, now: Time, event: Event) {
+        let fabric = &mut self.run.fabric;
+        match event {
+            Event::Packet(_) => unreachable!("packets are handled on their own"),
             Event::Wake(flow) => self.run.agents[flow as usize].on_wake(now, fabric),
             Event::Prompt(flow) => self.run.agents[flow as usize].on_prompt(now, fabric),
             Event::Retransmit(flow) => {
