@@ -313,6 +313,7 @@ impl Tcp {
         is_full
     }
 
+    #[inline]
     fn send(&mut self, now: Time, next: NextPacket, fabric: &mut Fabric) {
         let number = self.recovery.on_sent(now, next);
         if let Some(extensions) = &mut self.extensions {
