@@ -252,13 +252,13 @@ impl Simulation {
     #[inline]
     fn arriving(&mut self, now: Time, at: Time, handle: u32) {
         let packet = self.run.fabric.packet(handle);
-        let agent = &mut self.run.agents[packet.flow as usize];
-        if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
-            let packet = self.run.fabric.take(handle);
-            agent.on_packet(at, packet, &mut self.run.fabric);
-            return;
-        }
         if !packet.marks.ack {
+            let agent = &mut self.run.agents[packet.flow as usize];
+            if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
+                let packet = self.run.fabric.take(handle);
+                agent.on_packet(at, packet, &mut self.run.fabric);
+                return;
+            }
             agent.await_arrival(at);
         }
         self.run.fabric.schedule(at, Event::Packet(handle));

@@ -313,7 +313,7 @@ impl Tcp {
         is_full
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, now: Time, next: NextPacket, fabric: &mut Fabric) {
         let number = self.recovery.on_sent(now, next);
         if let Some(extensions) = &mut self.extensions {
@@ -475,6 +475,7 @@ impl Tcp {
         }
     }
 
+    #[inline]
     fn after_advance(&mut self, now: Time, fabric: &mut Fabric) {
         if self.source.on_acknowledged(now, self.recovery.first()) {
             self.transfers += 1;
