@@ -331,12 +331,7 @@ impl Fabric {
 
     /// As [`offer`](Self::offer) to any link.
     #[inline(never)]
-    fn offer_to_any(
-        &mut self,
-        now: Time,
-        handle: u32,
-        (step, next): (Step, Step),
-    ) -> Option<Time> {
+    fn offer_to_any(&mut self, now: Time, handle: u32, (step, next): (Step, Step)) -> Option<Time> {
         let packet = self.packets.get(handle);
         let link = step.link();
         let size = Bytes::new(u64::from(packet.size));

@@ -202,6 +202,12 @@ impl LossRecovery {
             let newly_acknowledged = self.board.acknowledge(cumulative);
             return AckOutcome { newly_acknowledged, advanced: true, lost: None };
         }
+        self.on_ack_unwatched(now, cumulative, blocks)
+    }
+
+    /// Apart, so that the way of most acknowledgements stays short.
+    #[inline(never)]
+    fn on_ack_unwatched(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
         self.on_ack_watched(now, cumulative, blocks, &mut ())
     }
 

@@ -176,7 +176,7 @@ impl Tcp {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         if self.changes_address && !self.is_of_connection(now, &packet, fabric) {
             return;
@@ -386,6 +386,7 @@ impl Tcp {
         self.pacer.on_sent(now, interval.unwrap_or_else(by_window));
     }
 
+    #[inline(never)]
     fn on_ack(&mut self, now: Time, packet: &Packet, fabric: &mut Fabric) {
         self.acks += 1;
         let in_recovery_before = self.recovery.in_recovery();
