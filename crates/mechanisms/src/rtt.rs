@@ -240,6 +240,7 @@ impl SelfInducedDelay {
     /// never below `minimum`, the smallest round trip seen, and never above `rtt` (our
     /// decision; the thesis does not say). `rtt` runs from the sending of the train's first
     /// packet (equation 5.1).
+    #[inline]
     pub fn correct(rtt: Duration, self_induced: Duration, minimum: Duration) -> Duration {
         rtt - self_induced.min(rtt - minimum)
     }

@@ -145,16 +145,25 @@ pub struct Link {
     lingers: bool,
     /// The delay of a plain link.
     constant_delay: Duration,
-    admitted: u64,
-    bytes_admitted: Bytes,
-    /// Total time of all transmissions, to their ends.
-    busy: Duration,
+    /// Transmissions of the last size that `sent` does not yet count: they are added up at once when
+    /// another size comes.
+    repeats: u64,
     rest: Box<Rest>,
+}
+
+/// Transmissions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    packets: u64,
+    bytes: Bytes,
+    /// Their total time, to their ends.
+    busy: Duration,
 }
 
 /// State needed when packets wait.
 #[derive(Clone, Debug)]
 struct Rest {
+    sent: Sent,
     /// Packets that found the link busy, in order; some may have started since.
     waiting: VecDeque<Waiting>,
     /// Bytes of `waiting`, including those that have started.
@@ -193,10 +202,9 @@ impl Link {
             plain: is_simple && matches!(queue, Queue::DropTail(_)),
             lingers: false,
             constant_delay: constant_delay.unwrap_or(Duration::ZERO),
-            admitted: 0,
-            bytes_admitted: Bytes::ZERO,
-            busy: Duration::ZERO,
+            repeats: 0,
             rest: Box::new(Rest {
+                sent: Sent::default(),
                 waiting: VecDeque::new(),
                 waiting_bytes: Bytes::ZERO,
                 wait: 0,
@@ -250,38 +258,51 @@ impl Link {
     /// Takes a packet, or drops it. `now` must not decrease from call to call.
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        if self.plain && now >= self.busy_until && !self.lingers {
-            let ends = self.transmit(now, size);
-            let at = ends + self.constant_delay;
-            return Fate::Arrives {
-                at,
-                starts: now,
-                marked: false,
-                corrupted: false,
-                duplicated: false,
-            };
+        if !self.plain {
+            return self.offer_to_any(now, size, ecn_capable);
         }
-        if self.plain {
-            return self.offer_to_plain(now, size);
+        let starts = now.max(self.busy_until);
+        match self.offer_plain(now, size) {
+            Some(at) => {
+                Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
+            }
+            None => Fate::Dropped(DropReason::QueueFull),
         }
-        self.offer_to_any(now, size, ecn_capable)
     }
 
-    /// As [`offer_to_any`](Self::offer_to_any) on a plain link, without what only others have.
-    fn offer_to_plain(&mut self, now: Time, size: Bytes) -> Fate {
+    /// Whether [`offer_plain`](Self::offer_plain) may take the place of [`offer`](Self::offer): a
+    /// packet is dropped where the queue is full, arrives after a constant delay, and no more.
+    #[inline]
+    pub const fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// As [`offer`](Self::offer) on a [plain](Self::is_plain) link: when the packet arrives; `None` if
+    /// the queue is full.
+    #[inline]
+    pub fn offer_plain(&mut self, now: Time, size: Bytes) -> Option<Time> {
+        let starts = if now >= self.busy_until && !self.lingers {
+            now
+        } else {
+            self.offer_to_busy(now, size)?
+        };
+        Some(self.transmit(starts, size) + self.constant_delay)
+    }
+
+    /// When a packet's transmission starts on a plain link on which others wait or may have waited.
+    fn offer_to_busy(&mut self, now: Time, size: Bytes) -> Option<Time> {
         self.settle(now);
-        let mut starts = now;
-        if now < self.busy_until {
-            let Queue::DropTail(queue) = &self.rest.queue else {
-                unreachable!("a plain link has a drop-tail queue")
-            };
-            if queue.limit().is_exceeded_by(self.lingering(), size) {
-                return self.drop_packet(DropReason::QueueFull);
-            }
-            starts = self.wait(now, size);
+        if now >= self.busy_until {
+            return Some(now);
         }
-        let at = self.transmit(starts, size) + self.constant_delay;
-        Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
+        let Queue::DropTail(queue) = &self.rest.queue else {
+            unreachable!("a plain link has a drop-tail queue")
+        };
+        if queue.limit().is_exceeded_by(self.lingering(), size) {
+            self.drop_packet(DropReason::QueueFull);
+            return None;
+        }
+        Some(self.wait(now, size))
     }
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
@@ -466,15 +487,16 @@ impl Link {
             left = replay.not_started(until);
             wait -= replay.wait_after(until);
         }
+        let sent = self.sent();
         let busy = if ahead.packets > Packets::new(0) {
-            self.busy - self.rest.rate.time_to_send(ahead.bytes).min(self.busy)
+            sent.busy - self.rest.rate.time_to_send(ahead.bytes).min(sent.busy)
         } else if let Some(aggregator) = aggregator {
-            self.busy - aggregator.busy_after(until)
+            sent.busy - aggregator.busy_after(until)
         } else if let Some(replay) = replay {
-            self.busy - replay.busy_after(until)
+            sent.busy - replay.busy_after(until)
         } else {
             // From the first wait on, the link is continuously busy.
-            self.busy - self.busy_until.since(until)
+            sent.busy - self.busy_until.since(until)
         };
         if ahead.packets > left.packets {
             left = ahead;
@@ -483,14 +505,14 @@ impl Link {
         let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
         let harm = self.rest.wire.as_ref().map_or(Harm::default(), |wire| wire.harm());
         LinkStatistics {
-            arrivals: Packets::new(self.admitted) + self.rest.drops.refused() - ahead.packets,
-            departures: Packets::new(self.admitted) - left.packets,
+            arrivals: Packets::new(sent.packets) + self.rest.drops.refused() - ahead.packets,
+            departures: Packets::new(sent.packets) - left.packets,
             waiting: left.packets - ahead.packets,
             drops: self.rest.drops,
             marks: Packets::new(self.rest.marks),
             corrupted: harm.corrupted,
             duplicated: harm.duplicated,
-            bytes_departed: self.bytes_admitted - left.bytes,
+            bytes_departed: sent.bytes - left.bytes,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),
         }
@@ -547,14 +569,40 @@ impl Link {
         }
         let duration = self.rest.rate.time_to_send(size);
         if let Ok(size) = u32::try_from(size.get()) {
+            self.rest.sent = self.sent();
+            self.repeats = 0;
             (self.last_size, self.last_duration) = (size, duration);
         }
         duration
     }
 
+    /// All transmissions so far.
+    fn sent(&self) -> Sent {
+        let Sent { packets, bytes, busy } = self.rest.sent;
+        Sent {
+            packets: packets + self.repeats,
+            bytes: bytes + Bytes::new(u64::from(self.last_size) * self.repeats),
+            busy: busy + self.last_duration * self.repeats,
+        }
+    }
+
     /// Transmits a packet; returns when its last bit has left.
     #[inline]
     fn transmit(&mut self, starts: Time, size: Bytes) -> Time {
+        let ends = starts.as_nanos().checked_add(self.last_duration.as_nanos());
+        if u64::from(self.last_size) == size.get()
+            && let Some(ends) = ends
+        {
+            self.busy_until = Time::from_nanos(ends);
+            self.repeats += 1;
+            return self.busy_until;
+        }
+        self.transmit_another(starts, size)
+    }
+
+    /// As [`transmit`](Self::transmit), of another size than the last or without an end.
+    #[inline(never)]
+    fn transmit_another(&mut self, starts: Time, size: Bytes) -> Time {
         let ends = starts + self.time_to_send(size);
         self.occupy(starts, ends, size);
         ends
@@ -564,9 +612,10 @@ impl Link {
     #[inline]
     fn occupy(&mut self, starts: Time, ends: Time, size: Bytes) {
         self.busy_until = ends;
-        self.admitted += 1;
-        self.bytes_admitted += size;
-        self.busy += ends.since(starts);
+        let sent = &mut self.rest.sent;
+        sent.packets += 1;
+        sent.bytes += size;
+        sent.busy += ends.since(starts);
     }
 
     /// When the packet that the wire has just lost would have arrived. It takes the next delay of the

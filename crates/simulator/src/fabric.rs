@@ -62,10 +62,16 @@ impl Step {
         self.0 & Self::SCHEDULED != 0
     }
 
+    /// Neither watched nor scheduled.
+    fn is_simple(self) -> bool {
+        self.0 & (Self::WATCHED | Self::SCHEDULED) == 0
+    }
+
     fn is_watched(self) -> bool {
         self.0 & Self::WATCHED != 0
     }
 
+    /// True at the end of a route, too.
     fn may_be_offered_ahead(self) -> bool {
         self.0 & Self::AHEAD != 0
     }
@@ -285,48 +291,80 @@ impl Fabric {
 
     /// Offers a packet to the next link of its route, and to those behind it that accept packets
     /// ahead of time; returns its arrival time if no event comes before that.
-    #[inline]
+    #[inline(always)]
     fn offer(&mut self, now: Time, handle: u32) -> Option<Time> {
-        let mut now = now;
+        let packet = self.packets.get_mut(handle);
+        let (mut now, mut place) = (now, packet.step as usize);
+        let mut step = self.steps[place];
         loop {
-            let packet = self.packets.get_mut(handle);
-            let step = self.steps[packet.step as usize];
-            let link = step.link();
-            packet.entered = now;
-            packet.step += 1;
-            let next = self.steps[packet.step as usize];
+            place += 1;
+            let next = self.steps[place];
             let size = Bytes::new(u64::from(packet.size));
-            let ecn_capable = packet.marks.is_ecn_capable();
-            if step.is_scheduled() {
-                self.enqueue(now, link, handle);
-                return None;
+            let link = &mut self.links[step.link()];
+            if !step.is_simple() || !link.is_plain() {
+                (packet.entered, packet.step) = (now, place as u32);
+                return self.offer_to_any(now, handle, (step, next));
             }
-            if step.is_watched() {
-                self.watch_before(link, now);
-            }
-            let fate = self.links[link].offer(now, size, ecn_capable);
-            if step.is_watched() {
-                self.watch_after(link, handle, fate);
-            }
-            let Fate::Arrives { at, marked, corrupted, duplicated, .. } = fate else {
-                self.lose_at(now, link, handle, fate);
+            let Some(at) = link.offer_plain(now, size) else {
+                (packet.entered, packet.step) = (now, place as u32);
+                self.lose(now, handle);
                 return None;
             };
-            if marked {
-                self.packets.get_mut(handle).marks.congestion = true;
-            }
-            if corrupted | duplicated {
-                self.harm(at, handle, corrupted, duplicated);
-            }
-            if next.0 == Step::ARRIVED.0 {
-                return Some(at);
-            }
             if !next.may_be_offered_ahead() {
+                (packet.entered, packet.step) = (now, place as u32);
                 self.wheel.push(at, Event::Packet(handle));
                 return None;
             }
-            now = at;
+            if next.0 == Step::ARRIVED.0 {
+                (packet.entered, packet.step) = (now, place as u32);
+                return Some(at);
+            }
+            (now, step) = (at, next);
         }
+    }
+
+    /// As [`offer`](Self::offer), not on the way of most packets.
+    #[inline(never)]
+    fn offer_again(&mut self, now: Time, handle: u32) -> Option<Time> {
+        self.offer(now, handle)
+    }
+
+    /// As [`offer`](Self::offer) to any link.
+    #[inline(never)]
+    fn offer_to_any(&mut self, now: Time, handle: u32, (step, next): (Step, Step)) -> Option<Time> {
+        let packet = self.packets.get(handle);
+        let link = step.link();
+        let size = Bytes::new(u64::from(packet.size));
+        let ecn_capable = packet.marks.is_ecn_capable();
+        if step.is_scheduled() {
+            self.enqueue(now, link, handle);
+            return None;
+        }
+        if step.is_watched() {
+            self.watch_before(link, now);
+        }
+        let fate = self.links[link].offer(now, size, ecn_capable);
+        if step.is_watched() {
+            self.watch_after(link, handle, fate);
+        }
+        let Fate::Arrives { at, marked, corrupted, duplicated, .. } = fate else {
+            self.lose_at(now, link, handle, fate);
+            return None;
+        };
+        if marked {
+            self.packets.get_mut(handle).marks.congestion = true;
+        }
+        if corrupted | duplicated {
+            self.harm(at, handle, corrupted, duplicated);
+        }
+        if next.0 == Step::ARRIVED.0 {
+            return Some(at);
+        }
+        if next.may_be_offered_ahead() {
+            return self.offer_again(at, handle);
+        }
+        self.wheel.push(at, Event::Packet(handle));
+        None
     }
 
     /// Enqueues a packet at a scheduled link, and serves the link if it is free.
@@ -400,7 +438,7 @@ impl Fabric {
         let next = self.steps[packet.step as usize];
         if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
             self.wheel.push(at, Event::Packet(handle));
-        } else if let Some(at) = self.offer(at, handle) {
+        } else if let Some(at) = self.offer_again(at, handle) {
             self.wheel.push(at, Event::Packet(handle));
         }
     }

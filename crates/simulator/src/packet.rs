@@ -192,6 +192,12 @@ impl Packet {
         self.marks.ack && self.blocks[0].end == 0 && self.blocks[1].end == 2
     }
 
+    /// Whether an ACK of TCP has SACK blocks.
+    #[inline]
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.blocks[0].end > 0
+    }
+
     /// Its SACK blocks and their number.
     pub(crate) fn blocks(&self) -> ([SackBlock; MAX_BLOCKS], usize) {
         let count = self.blocks.iter().take_while(|block| block.end > 0).count();

@@ -187,22 +187,30 @@ impl Simulation {
         black_box(sum);
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, now: Time, event: Event) {
         let fabric = &mut self.run.fabric;
-        match event {
-            Event::Packet(handle) => match fabric.advance(now, handle) {
-                Transit::Arrived(packet) => {
-                    let agent = &mut self.run.agents[packet.flow as usize];
-                    let ack = packet.marks.ack;
-                    agent.on_packet(now, packet, fabric);
-                    if ack && self.run.probes.wants_events() {
-                        self.run.probes.record_reactions(now, packet.flow, agent);
-                    }
+        let Event::Packet(handle) = event else { return self.handle_other(now, event) };
+        match fabric.advance(now, handle) {
+            Transit::Arrived(packet) => {
+                let agent = &mut self.run.agents[packet.flow as usize];
+                let ack = packet.marks.ack;
+                agent.on_packet(now, packet, fabric);
+                if ack && self.run.probes.wants_events() {
+                    self.run.probes.record_reactions(now, packet.flow, agent);
                 }
-                Transit::Arriving(at, handle) => self.arriving(now, at, handle),
-                Transit::Underway => {}
-            },
+            }
+            Transit::Arriving(at, handle) => self.arriving(now, at, handle),
+            Transit::Underway => {}
+        }
+    }
+
+    /// Any event but a packet's.
+    #[inline(never)]
+    fn handle_other(&mut self, now: Time, event: Event) {
+        let fabric = &mut self.run.fabric;
+        match event {
+            Event::Packet(_) => unreachable!("packets are handled on their own"),
             Event::Wake(flow) => self.run.agents[flow as usize].on_wake(now, fabric),
             Event::Prompt(flow) => self.run.agents[flow as usize].on_prompt(now, fabric),
             Event::Retransmit(flow) => {
@@ -244,13 +252,13 @@ impl Simulation {
     #[inline]
     fn arriving(&mut self, now: Time, at: Time, handle: u32) {
         let packet = self.run.fabric.packet(handle);
-        let agent = &mut self.run.agents[packet.flow as usize];
-        if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
-            let packet = self.run.fabric.take(handle);
-            agent.on_packet(at, packet, &mut self.run.fabric);
-            return;
-        }
         if !packet.marks.ack {
+            let agent = &mut self.run.agents[packet.flow as usize];
+            if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
+                let packet = self.run.fabric.take(handle);
+                agent.on_packet(at, packet, &mut self.run.fabric);
+                return;
+            }
             agent.await_arrival(at);
         }
         self.run.fabric.schedule(at, Event::Packet(handle));

@@ -22,8 +22,15 @@ const NONE: u32 = u32::MAX;
 /// Events in a chunk: of 16 bytes each, 512 bytes.
 const CHUNK: usize = 32;
 
-/// Maximum number of events sorted at once: beyond it, moving them down is cheaper.
+/// Maximum number of events of several slots that are sorted at once: a later event between them is
+/// inserted at a cost in proportion to it.
 pub(crate) const MAX_NEAR: usize = 64;
+
+/// Maximum number of events of one slot that are sorted at once: beyond it, moving them down is cheaper.
+const MAX_OF_SLOT: usize = 256;
+
+/// From as many sorted events on, the later half returns to its slots before another is inserted.
+const MOST_NEAR: usize = MAX_OF_SLOT + MAX_NEAR;
 
 /// A piece of a slot's list. Chunks rather than single events: following a list event by event
 /// through more memory than the cache holds would dominate the cost.
@@ -72,7 +79,7 @@ pub(crate) struct Wheel<E> {
 impl<E: Copy> Wheel<E> {
     pub(crate) fn new() -> Self {
         Self {
-            near: Vec::with_capacity(2 * MAX_NEAR),
+            near: Vec::with_capacity(MAX_OF_SLOT),
             near_end: 0,
             slots: [[EMPTY; SLOTS]; LEVELS],
             chunks: Vec::new(),
@@ -88,12 +95,22 @@ impl<E: Copy> Wheel<E> {
     #[inline]
     pub(crate) fn push(&mut self, time: Time, event: E) {
         let time = time.as_nanos().max(self.present);
-        if time < self.near_end && self.near.len() >= 2 * MAX_NEAR {
+        if time < self.near_end {
+            self.push_near(time, event);
+        } else {
+            self.append(time, event);
+        }
+    }
+
+    /// Schedules `event` among those that are sorted.
+    #[inline(never)]
+    fn push_near(&mut self, time: u64, event: E) {
+        if self.near.len() >= MOST_NEAR {
             self.spill();
         }
         if time < self.near_end {
-            let later = self.near.iter().rposition(|(other, _)| *other > time);
-            self.near.insert(later.map_or(0, |place| place + 1), (time, event));
+            let later = self.near.partition_point(|(other, _)| *other > time);
+            self.near.insert(later, (time, event));
         } else {
             self.append(time, event);
         }
@@ -154,7 +171,8 @@ impl<E: Copy> Wheel<E> {
         while let Some(digit) = self.first_digit(level) {
             let from = self.near.len();
             let is_one_instant = level == 0 && from == 0;
-            if from + self.slots[level][digit].len as usize > MAX_NEAR && !is_one_instant {
+            let limit = if from == 0 { MAX_OF_SLOT } else { MAX_NEAR };
+            if from + self.slots[level][digit].len as usize > limit && !is_one_instant {
                 break;
             }
             let Slot { first: mut index, len: mut left, .. } = self.vacate(level, digit);
@@ -369,7 +387,7 @@ mod tests {
         for event in 1..=11_000 {
             let time = slot + 1_000 * event.min(10_000);
             assert_eq!(wheel.pop_until(Time::NEVER), Some((Time::from_nanos(time), event)));
-            assert!(wheel.near().len() <= 2 * MAX_NEAR || event >= 9_999);
+            assert!(wheel.near().len() <= MOST_NEAR || event >= 9_999);
         }
     }
 }

@@ -195,7 +195,27 @@ impl LossRecovery {
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
     #[inline]
     pub fn on_ack(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
+        let advances = cumulative > self.board.first() && cumulative <= self.board.next();
+        if advances && blocks.is_empty() && self.is_undisturbed() {
+            self.duplicate_acks = 0;
+            self.departed_unnamed = 0;
+            let newly_acknowledged = self.board.acknowledge(cumulative);
+            return AckOutcome { newly_acknowledged, advanced: true, lost: None };
+        }
+        self.on_ack_unwatched(now, cumulative, blocks)
+    }
+
+    /// Apart, so that the way of most acknowledgements stays short.
+    #[inline(never)]
+    fn on_ack_unwatched(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
         self.on_ack_watched(now, cumulative, blocks, &mut ())
+    }
+
+    /// Whether nothing outstanding is lost, repaired or acknowledged out of order, and nothing sent again
+    /// after a timeout: an acknowledgement then only moves the lowest packet.
+    #[inline]
+    fn is_undisturbed(&self) -> bool {
+        self.rack.is_none() && self.board.is_whole() && !self.repairs()
     }
 
     /// Like [`on_ack`](Self::on_ack); tells `watch` of each packet newly acknowledged or found lost.

@@ -72,6 +72,12 @@ impl Scoreboard {
         self.next - self.first
     }
 
+    /// Whether no outstanding packet is lost, sent again or selectively acknowledged.
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        self.flags.is_empty()
+    }
+
     /// Packets estimated to be in the network (RFC 6675, section 4, SetPipe).
     #[inline]
     pub fn in_flight(&self) -> u64 {

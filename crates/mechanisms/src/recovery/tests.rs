@@ -492,3 +492,40 @@ proptest! {
         prop_assert_eq!(arrived, 200);
     }
 }
+
+proptest! {
+    /// The short way of acknowledgements that arrive in order, against the one for all of them.
+    #[test]
+    fn an_acknowledgement_changes_the_same_whether_watched_or_not(
+        style in 0usize..4,
+        steps in proptest::collection::vec((0u8..8, 0u64..8, 0u64..8), 1..200),
+    ) {
+        let style = [
+            RecoveryStyle::Reno,
+            RecoveryStyle::NewReno,
+            RecoveryStyle::Sack,
+            RecoveryStyle::Rack,
+        ][style];
+        let mut short = sent(style, 1);
+        let mut long = short.clone();
+        for (step, (what, near, far)) in steps.into_iter().enumerate() {
+            let now = Time::from_nanos(step as u64 * 10_000_000);
+            if what == 0 && short.outstanding() > 0 {
+                short.on_timeout(now);
+                long.on_timeout(now);
+            }
+            let cumulative = short.first() + near;
+            let block = SackBlock { start: cumulative + 1 + far, end: cumulative + 2 + far };
+            let blocks: &[SackBlock] = if what < 3 { &[block] } else { &[] };
+            let outcome = short.on_ack(now, cumulative, blocks);
+            prop_assert_eq!(outcome, long.on_ack_watched(now, cumulative, blocks, &mut ()));
+            while let Some(next) = short.next_packet(10, true) {
+                prop_assert_eq!(Some(next), long.next_packet(10, true));
+                prop_assert_eq!(short.on_sent(now, next), long.on_sent(now, next));
+            }
+            prop_assert_eq!(None, long.next_packet(10, true));
+            prop_assert_eq!(short.in_flight(), long.in_flight());
+            prop_assert_eq!(short.repairs(), long.repairs());
+        }
+    }
+}

@@ -40,7 +40,7 @@ pub(crate) enum Agent {
 
 impl Agent {
     /// A packet of the flow has arrived at the end of its route.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         match self {
             Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),

@@ -156,6 +156,7 @@ impl Tcp {
     }
 
     /// A round trip was measured for the retransmission timeout.
+    #[inline(always)]
     pub(super) fn on_sample(&mut self, rtt: Duration) {
         self.rtt.on_sample(rtt);
         if let Some(extensions) = &mut self.extensions

@@ -14,7 +14,7 @@ use ontempo_mechanisms::congestion::{
 };
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
 use ontempo_mechanisms::receive::Reassembly;
-use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket};
+use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket, SackBlock};
 use ontempo_mechanisms::rtt::RttEstimator;
 use ontempo_scenario::model::PacingKind;
 
@@ -176,7 +176,7 @@ impl Tcp {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         if self.changes_address && !self.is_of_connection(now, &packet, fabric) {
             return;
@@ -217,10 +217,12 @@ impl Tcp {
             return;
         }
         self.restart_after_idleness(now);
+        let offered = if stopped { 0 } else { self.source.offered(now) };
+        // Sending changes the window of a rate-based controller and that of a loss episode only.
+        let is_fixed = self.extensions.is_none() && !self.is_rate_based;
+        let mut window = self.window();
         loop {
-            let window = self.window();
-            let waiting = !stopped
-                && self.recovery.next() < self.source.offered(now)
+            let waiting = self.recovery.next() < offered
                 && self.recovery.outstanding() < self.settings.receive_window;
             let Some(next) = self.recovery.next_packet(window, waiting) else {
                 self.window_limited = waiting;
@@ -233,6 +235,9 @@ impl Tcp {
                 return;
             }
             self.send(now, next, fabric);
+            if !is_fixed {
+                window = self.window();
+            }
         }
         if self.is_rate_based {
             self.note_limits(now);
@@ -308,6 +313,7 @@ impl Tcp {
         is_full
     }
 
+    #[inline(always)]
     fn send(&mut self, now: Time, next: NextPacket, fabric: &mut Fabric) {
         let number = self.recovery.on_sent(now, next);
         if let Some(extensions) = &mut self.extensions {
@@ -380,6 +386,7 @@ impl Tcp {
         self.pacer.on_sent(now, interval.unwrap_or_else(by_window));
     }
 
+    #[inline(never)]
     fn on_ack(&mut self, now: Time, packet: &Packet, fabric: &mut Fabric) {
         self.acks += 1;
         let in_recovery_before = self.recovery.in_recovery();
@@ -442,8 +449,13 @@ impl Tcp {
     /// What the acknowledgement says of losses.
     #[inline]
     fn recover(&mut self, now: Time, packet: &Packet) -> AckOutcome {
-        let (blocks, block_count) = packet.blocks();
-        let blocks = &blocks[..block_count];
+        let absolute;
+        let mut blocks: &[SackBlock] = &[];
+        if packet.has_blocks() {
+            let (all, count) = packet.blocks();
+            absolute = all;
+            blocks = &absolute[..count];
+        }
         if self.is_rate_based {
             self.acknowledge_watched(now, packet.number, blocks)
         } else {
@@ -464,6 +476,7 @@ impl Tcp {
         }
     }
 
+    #[inline]
     fn after_advance(&mut self, now: Time, fabric: &mut Fabric) {
         if self.source.on_acknowledged(now, self.recovery.first()) {
             self.transfers += 1;

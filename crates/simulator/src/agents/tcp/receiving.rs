@@ -28,6 +28,7 @@ impl Tcp {
         self.awaited = self.awaited.max(at);
     }
 
+    #[inline(never)]
     pub(super) fn on_data(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         let before = self.reassembly.next();
         let arrival = self.reassembly.receive(packet.number);
@@ -70,6 +71,7 @@ impl Tcp {
         }
     }
 
+    #[inline(always)]
     fn acknowledge(&mut self, now: Time, answered: Answered, fabric: &mut Fabric) {
         let number = self.reassembly.next();
         self.policy.on_sent(now, number);

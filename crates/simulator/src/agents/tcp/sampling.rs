@@ -91,6 +91,7 @@ impl Sampling {
 
 impl Tcp {
     /// The round trip that TCP takes for its timer.
+    #[inline]
     pub(super) fn sample(&mut self, now: Time, ack: &Packet) -> Option<Duration> {
         if self.settings.timestamps {
             return Some(now.since(ack.stamp));
@@ -128,6 +129,7 @@ impl Tcp {
     }
 
     /// An ACK for `covered` packets gave the sample `rtt`; returns the RTT for the controller.
+    #[inline(always)]
     pub(super) fn measure(&mut self, now: Time, rtt: Duration, covered: u64) -> Duration {
         let steady = !self.recovery.in_recovery();
         let measured = match &mut self.trains {
