@@ -9,7 +9,7 @@ use std::thread::{Builder, JoinHandle};
 
 use ontempo_foundation::Time;
 
-use super::socket::Reader;
+use super::socket::{Reader, Taken};
 use super::wait::{Ready, WakeEvents, Waker, minimize_timer_slack, wake_pair};
 use super::{Clock, Next, Protocol, Socket, Transmit};
 
@@ -306,11 +306,14 @@ impl<P: Protocol> Work<P> {
                 protocol.handle(now, datagram);
             });
             match taken {
-                Ok(datagrams) => {
+                Ok(Taken { datagrams, is_last }) => {
                     self.errors = 0;
                     count(&counters.receive_calls, 1);
                     count(&counters.received, datagrams as u64);
                     count(&counters.received_bytes, bytes);
+                    if is_last {
+                        return Ok(());
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
