@@ -339,6 +339,11 @@ pub(super) enum Reader {
 }
 
 impl Reader {
+    /// True if the kernel notes when datagrams arrive, so that they may be read later.
+    pub(super) fn knows_arrivals(&self) -> bool {
+        !matches!(self, Self::Plain(_))
+    }
+
     /// Passes on waiting datagrams with the time of reading.
     pub(super) fn each(
         &mut self,
