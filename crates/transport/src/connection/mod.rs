@@ -311,6 +311,11 @@ impl Connection {
         if flow.outgoing { None } else { self.receiving.statistics(now, flow.number) }
     }
 
+    /// The smoothed round trip of [`statistics`](Self::statistics), which costs more.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.account.read().srtt
+    }
+
     /// Statistics of the connection.
     pub fn statistics(&mut self) -> ConnectionStatistics {
         let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
