@@ -46,7 +46,7 @@ struct State {
     has_ended: bool,
     error: Option<String>,
     /// Threads that wait for a change: without them a notification's system call is saved.
-    waiting: usize,
+    waiters: usize,
 }
 
 /// Units queued for the network, up to a maximum number of bytes of memory.
@@ -79,9 +79,9 @@ impl Backlog {
             if self.is_live {
                 drop_one(&mut state);
             } else {
-                state.waiting += 1;
+                state.waiters += 1;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.waiting -= 1;
+                state.waiters -= 1;
             }
         }
         state.bytes += size;
@@ -91,7 +91,7 @@ impl Backlog {
 
     /// Wakes those that wait.
     fn notify(&self, state: MutexGuard<'_, State>) {
-        let is_waited_for = state.waiting > 0;
+        let is_waited_for = state.waiters > 0;
         drop(state);
         if is_waited_for {
             self.changed.notify_all();
@@ -125,10 +125,10 @@ impl Backlog {
             let Some(left) = end.checked_duration_since(Instant::now()) else {
                 return Next::TimedOut;
             };
-            state.waiting += 1;
+            state.waiters += 1;
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
+            state.waiters -= 1;
         }
     }
 
