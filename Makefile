@@ -74,6 +74,10 @@ bench-delivery: machine ## Measure delivery beside quinn and TCP, and the UDP dr
 	cargo bench -p ontempo-transport --bench deliver
 	cargo bench -p ontempo-udp --bench udp
 
+.PHONY: bench-cost
+bench-cost: machine ## Measure what a stream costs the processor, beside SRT.
+	cargo bench $(FEATURES) -p ontempo-cli --bench cost
+
 .PHONY: fmt
 fmt: build ## Format Rust and Python.
 	cargo fmt --all

@@ -225,7 +225,7 @@ impl Packetizer {
         pieces.clear();
         self.nulls.clear();
         let gap = self.gathered.last.replace(now).map(|last| now.since(last));
-        self.gathered.is_burst = gap.is_some_and(|gap| gap < self.options.hold);
+        self.gathered.note_gap(gap, self.options.hold, self.options.gathering.within);
         let sequence = self.look(now, datagram, &mut pieces);
         let number = self.next_datagram;
         self.next_datagram += 1;

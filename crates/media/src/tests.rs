@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod stuffing;
+mod waiting;
 
 use stuffing::null;
 

@@ -45,6 +45,8 @@ struct State {
     input_bytes: u64,
     has_ended: bool,
     error: Option<String>,
+    /// Threads that wait for a change: without them a notification's system call is saved.
+    waiters: usize,
 }
 
 /// Units queued for the network, up to a maximum number of bytes of memory.
@@ -77,13 +79,23 @@ impl Backlog {
             if self.is_live {
                 drop_one(&mut state);
             } else {
+                state.waiters += 1;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiters -= 1;
             }
         }
         state.bytes += size;
         state.units.push_back(QueuedUnit { unit, queued_at: Instant::now() });
+        self.notify(state);
+    }
+
+    /// Wakes those that wait.
+    fn notify(&self, state: MutexGuard<'_, State>) {
+        let is_waited_for = state.waiters > 0;
         drop(state);
-        self.changed.notify_all();
+        if is_waited_for {
+            self.changed.notify_all();
+        }
     }
 
     /// The source has ended; `error` is a sentence if it failed.
@@ -91,8 +103,7 @@ impl Backlog {
         let mut state = self.lock();
         state.has_ended = true;
         state.error = error;
-        drop(state);
-        self.changed.notify_all();
+        self.notify(state);
     }
 
     /// Waits for the next item, at most `limit`.
@@ -105,8 +116,7 @@ impl Backlog {
             }
             if let Some(queued) = state.units.pop_front() {
                 state.bytes -= queued.unit.memory();
-                drop(state);
-                self.changed.notify_all();
+                self.notify(state);
                 return Next::Unit(Box::new(queued));
             }
             if state.has_ended {
@@ -115,8 +125,10 @@ impl Backlog {
             let Some(left) = end.checked_duration_since(Instant::now()) else {
                 return Next::TimedOut;
             };
+            state.waiters += 1;
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiters -= 1;
         }
     }
 

@@ -21,6 +21,10 @@ use crate::rtcp::is_rtcp;
 /// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
 
+/// How long the thread that sends timed datagrams may leave a unit in the queue, rather than be woken
+/// for it: it looks there before it releases anything, and a paced stream has datagrams to release as often.
+const PATIENCE: Duration = Duration::from_millis(3);
+
 /// Maximum bytes of memory of the units queued for the thread that sends datagrams, as they count
 /// in its depacketizer; beyond it the receiver waits, and then its sender.
 const MAX_QUEUED: usize = 8 << 20;
@@ -105,6 +109,10 @@ pub enum Target {
 pub(crate) enum Sink {
     Udp {
         driver: Driver<Datagrams>,
+        /// The driver's.
+        clock: Clock,
+        /// How long the driver may leave a unit where it is.
+        patience: Duration,
         counts: Arc<Mutex<Counts>>,
         load: Arc<Load>,
     },
@@ -153,7 +161,8 @@ impl Write for Output {
 
 /// Commands to the thread that sends datagrams.
 pub(crate) enum SinkCommand {
-    Unit(Box<Unit>),
+    /// A unit, and when it arrived.
+    Unit(Time, Box<Unit>),
     Abandon(Vec<u64>),
     Finish,
 }
@@ -180,7 +189,7 @@ impl SinkCommand {
     /// Memory that it takes, in the queue or in the depacketizer, bytes.
     fn cost(&self) -> usize {
         match self {
-            Self::Unit(unit) => Depacketizer::cost(unit),
+            Self::Unit(_, unit) => Depacketizer::cost(unit),
             Self::Abandon(all) => NUMBER_BYTES * all.len(),
             Self::Finish => 0,
         }
@@ -216,10 +225,10 @@ impl Protocol for Datagrams {
 
     fn handle(&mut self, _: Time, _: Datagram<'_>) {}
 
-    fn handle_command(&mut self, now: Time, command: SinkCommand) {
+    fn handle_command(&mut self, _: Time, command: SinkCommand) {
         self.load.queued.fetch_sub(command.cost(), Ordering::Relaxed);
         match command {
-            SinkCommand::Unit(unit) => self.depacketizer.push(now, &unit),
+            SinkCommand::Unit(arrived, unit) => self.depacketizer.push(arrived, &unit),
             SinkCommand::Abandon(all) => {
                 all.into_iter().for_each(|one| self.depacketizer.depacketizer.abandon(one))
             }
@@ -301,9 +310,10 @@ impl Sink {
                     is_timed: matches!(release, Release::AsArrived { .. }),
                     has_ended: false,
                 };
-                let options = DriverOptions::default();
-                let driver = Driver::spawn(socket, datagrams, Clock::new(), options);
-                return Ok(Self::Udp { driver: driver.map_err(target)?, counts, load });
+                let patience = if datagrams.is_timed { PATIENCE } else { Duration::ZERO };
+                let (clock, options) = (Clock::new(), DriverOptions::default());
+                let driver = Driver::spawn(socket, datagrams, clock, options).map_err(target)?;
+                return Ok(Self::Udp { driver, clock, patience, counts, load });
             }
             Target::Bytes { to, name } => {
                 Output { to: StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?, name }
@@ -317,8 +327,10 @@ impl Sink {
     /// Adds a received unit.
     pub(crate) fn push(&mut self, unit: Unit) -> Result<(), Error> {
         match self {
-            Self::Udp { driver, load, .. } => {
-                send_command(driver, load, SinkCommand::Unit(Box::new(unit)))
+            Self::Udp { driver, clock, patience, load, .. } => {
+                let now = clock.now();
+                let command = SinkCommand::Unit(now, Box::new(unit));
+                send_command(driver, load, command, now + *patience)
             }
             Self::Stream { depacketizer, clock, .. } => {
                 depacketizer.push(clock.now(), &unit);
@@ -332,7 +344,7 @@ impl Sink {
         self.change_counts(|counts| counts.has_gaps = true);
         match self {
             Self::Udp { driver, load, .. } => {
-                send_command(driver, load, SinkCommand::Abandon(abandoned))
+                send_command(driver, load, SinkCommand::Abandon(abandoned), Time::ZERO)
             }
             Self::Stream { depacketizer, .. } => {
                 abandoned.into_iter().for_each(|one| depacketizer.depacketizer.abandon(one));
@@ -386,8 +398,8 @@ impl Sink {
         self.work(true)?;
         let mut counts = match self {
             Self::Stream { counts, .. } => counts,
-            Self::Udp { driver, counts, load } => {
-                send_command(&driver, &load, SinkCommand::Finish)?;
+            Self::Udp { driver, counts, load, .. } => {
+                send_command(&driver, &load, SinkCommand::Finish, Time::ZERO)?;
                 driver.wait().map_err(target)?;
                 *counts.lock().unwrap_or_else(PoisonError::into_inner)
             }
@@ -404,18 +416,19 @@ impl Sink {
     }
 }
 
-/// Queues a command as soon as there is room.
+/// Queues a command as soon as there is room, to be handled by `latest`.
 fn send_command(
     driver: &Driver<Datagrams>,
     load: &Load,
     mut command: SinkCommand,
+    latest: Time,
 ) -> Result<(), Error> {
     while load.is_full() && !driver.has_ended() {
         sleep(RETRY);
     }
     load.queued.fetch_add(command.cost(), Ordering::Relaxed);
     loop {
-        match driver.command(command) {
+        match driver.command_by(latest, command) {
             Ok(()) => return Ok(()),
             Err(CommandError::Full(returned)) => {
                 command = returned;

@@ -49,6 +49,8 @@ pub enum SourceCommand {
 pub struct Datagrams {
     packetizer: Packetizer,
     backlog: Arc<Backlog>,
+    /// All datagrams come from one socket: the order in which it is read is that of arrival.
+    is_alone: bool,
 }
 
 impl Datagrams {
@@ -94,6 +96,10 @@ impl Protocol for Datagrams {
     fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
         Next::Idle
     }
+
+    fn reads_at_timeout(&self) -> bool {
+        self.is_alone && self.packetizer.may_wait()
+    }
 }
 
 impl Source {
@@ -103,7 +109,8 @@ impl Source {
     /// The system has no more threads.
     pub fn datagrams(socket: Socket, backlog: &Arc<Backlog>) -> io::Result<Self> {
         let packetizer = Packetizer::new(PacketizerOptions::default());
-        let datagrams = Datagrams { packetizer, backlog: Arc::clone(backlog) };
+        let backlog = Arc::clone(backlog);
+        let datagrams = Datagrams { packetizer, backlog, is_alone: true };
         Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
     }
 
@@ -114,7 +121,8 @@ impl Source {
     /// The system has no more threads.
     pub fn rtp(sockets: (Socket, Socket), backlog: &Arc<Backlog>) -> io::Result<Self> {
         let packetizer = Packetizer::new(PacketizerOptions::default());
-        let datagrams = Datagrams { packetizer, backlog: Arc::clone(backlog) };
+        let backlog = Arc::clone(backlog);
+        let datagrams = Datagrams { packetizer, backlog, is_alone: false };
         Ok(Self::Rtp(RtpSource::spawn(sockets, datagrams)?))
     }
 

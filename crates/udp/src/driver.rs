@@ -8,8 +8,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use ontempo_foundation::Time;
+use rustix::event::PollFlags;
 
-use super::socket::Reader;
+use super::socket::{Reader, Taken};
 use super::wait::{Ready, WakeEvents, Waker, minimize_timer_slack, wake_pair};
 use super::{Clock, Next, Protocol, Socket, Transmit};
 
@@ -162,12 +163,34 @@ impl<P: Protocol> Driver<P> {
     /// # Errors
     /// If the queue is full, or the driver has ended.
     pub fn command(&self, command: P::Command) -> Result<(), CommandError<P::Command>> {
+        self.queue(command)?;
+        self.shared.waker.wake();
+        Ok(())
+    }
+
+    fn queue(&self, command: P::Command) -> Result<(), CommandError<P::Command>> {
         self.commands.try_send(command).map_err(|error| match error {
             TrySendError::Full(command) => CommandError::Full(command),
             TrySendError::Disconnected(command) => CommandError::Ended(command),
-        })?;
-        self.shared.waker.wake();
-        Ok(())
+        })
+    }
+
+    /// As [`command`](Self::command), of a command that need not be handled before `latest`: a
+    /// protocol that wakes up until then anyway is not woken for it.
+    ///
+    /// # Errors
+    /// As [`command`](Self::command).
+    pub fn command_by(
+        &self,
+        latest: Time,
+        command: P::Command,
+    ) -> Result<(), CommandError<P::Command>> {
+        let queued = self.queue(command);
+        match &queued {
+            Ok(()) => self.shared.waker.wake_by(latest),
+            Err(_) => self.shared.waker.wake(),
+        }
+        queued
     }
 
     /// Counters so far.
@@ -284,7 +307,15 @@ impl<P: Protocol> Work<P> {
         let timeout = self.protocol.next_timeout();
         let until = paced.min(timeout);
         let precise = self.precise && precise && paced <= timeout;
-        self.wake_events.wait(&self.socket, self.pending.is_some(), self.clock, until, precise)
+        let reads_later = timeout < Time::NEVER
+            && self.reader.knows_arrivals()
+            && self.protocol.reads_at_timeout();
+        let mut wanted = if reads_later { PollFlags::empty() } else { PollFlags::IN };
+        if self.pending.is_some() {
+            wanted |= PollFlags::OUT;
+        }
+        let ready = self.wake_events.wait(&self.socket, wanted, self.clock, until, precise)?;
+        Ok(Ready { readable: ready.readable || reads_later })
     }
 
     /// Passes queued commands to the protocol; true if there were any.
@@ -306,11 +337,14 @@ impl<P: Protocol> Work<P> {
                 protocol.handle(now, datagram);
             });
             match taken {
-                Ok(datagrams) => {
+                Ok(Taken { datagrams, is_last }) => {
                     self.errors = 0;
                     count(&counters.receive_calls, 1);
                     count(&counters.received, datagrams as u64);
                     count(&counters.received_bytes, bytes);
+                    if is_last {
+                        return Ok(());
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

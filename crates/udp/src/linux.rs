@@ -12,6 +12,7 @@ use ontempo_foundation::Time;
 use socket2::{SockAddr, SockAddrStorage};
 
 use super::control::{Control, int};
+use super::socket::Taken;
 use super::{Clock, Datagram, Dscp, Ecn};
 
 /// Datagrams (or batches joined by the kernel) received by one call.
@@ -129,10 +130,10 @@ impl Batch {
         Ok(got)
     }
 
-    /// Passes on each datagram received; returns their number.
-    pub(super) fn each(&mut self, clock: Clock, mut take: impl FnMut(Time, Datagram<'_>)) -> usize {
+    /// Passes on each datagram received.
+    pub(super) fn each(&mut self, clock: Clock, mut take: impl FnMut(Time, Datagram<'_>)) -> Taken {
         let (now, wall) = (clock.now(), Clock::wall());
-        let mut count = 0;
+        let (mut count, is_last) = (0, self.got.len() < BATCH);
         let rooms = self.data.chunks_exact(MAX_DATAGRAM).zip(&self.controls);
         for (((room, control), name), &(length, name_length, flags)) in
             rooms.zip(&self.names).zip(&self.got)
@@ -161,7 +162,7 @@ impl Batch {
             }
         }
         self.got.clear();
-        count
+        Taken { datagrams: count, is_last }
     }
 }
 

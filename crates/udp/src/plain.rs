@@ -6,6 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use ontempo_foundation::Time;
 
+use super::socket::Taken;
 use super::{Clock, Datagram, Dscp, Ecn};
 
 /// Datagrams received in a row.
@@ -22,17 +23,17 @@ impl Room {
         Self(vec![0; MAX_DATAGRAM])
     }
 
-    /// Passes on waiting datagrams; returns their number.
+    /// Passes on waiting datagrams.
     pub(super) fn each(
         &mut self,
         socket: &UdpSocket,
         clock: Clock,
         mut take: impl FnMut(Time, Datagram<'_>),
-    ) -> io::Result<usize> {
+    ) -> io::Result<Taken> {
         for count in 0..BATCH {
             let (length, source) = match socket.recv_from(&mut self.0) {
                 Ok(got) => got,
-                Err(_) if count > 0 => return Ok(count),
+                Err(_) if count > 0 => return Ok(Taken { datagrams: count, is_last: true }),
                 Err(error) => return Err(error),
             };
             let now = clock.now();
@@ -41,6 +42,6 @@ impl Room {
             let data = &self.0[..length];
             take(now, Datagram { source, local: None, received: now, ecn, dscp, data });
         }
-        Ok(BATCH)
+        Ok(Taken { datagrams: BATCH, is_last: false })
     }
 }

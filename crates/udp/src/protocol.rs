@@ -75,6 +75,13 @@ pub trait Protocol: Send + 'static {
     /// When to call [`handle_timeout`](Self::handle_timeout); [`Time::NEVER`] if not at all.
     fn next_timeout(&self) -> Time;
 
+    /// True if what arrives until [`next_timeout`](Self::next_timeout) may be read then, at once, as
+    /// its arrival times are what counts: a wake-up for each datagram is saved. Only where the
+    /// kernel notes them; until then the socket's buffer has to hold it.
+    fn reads_at_timeout(&self) -> bool {
+        false
+    }
+
     /// Writes the next packet to `buffer`, which is empty.
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next;
 

@@ -324,6 +324,13 @@ impl AsFd for Socket {
     }
 }
 
+/// What one read has taken.
+pub(super) struct Taken {
+    pub(super) datagrams: usize,
+    /// There was room for more: none is left, but what comes from now on.
+    pub(super) is_last: bool,
+}
+
 /// Receives datagrams from a socket.
 pub(super) enum Reader {
     #[cfg(target_os = "linux")]
@@ -332,13 +339,18 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// Passes on waiting datagrams with the time of reading; returns their number.
+    /// True if the kernel notes when datagrams arrive, so that they may be read later.
+    pub(super) fn knows_arrivals(&self) -> bool {
+        !matches!(self, Self::Plain(_))
+    }
+
+    /// Passes on waiting datagrams with the time of reading.
     pub(super) fn each(
         &mut self,
         socket: &Socket,
         clock: Clock,
         take: impl FnMut(Time, Datagram<'_>),
-    ) -> io::Result<usize> {
+    ) -> io::Result<Taken> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Batches(batch) => {

@@ -370,3 +370,108 @@ fn a_precise_driver_never_sends_a_paced_packet_early_and_rarely_late() {
     println!("late: median {}, 99 % {}", lateness[500], lateness[990]);
     assert!(lateness[500] < Duration::from_millis(1), "median {}", lateness[500]);
 }
+
+/// Takes its time: counts datagrams, and at which wake-up each was read.
+struct Leisurely {
+    seen: Sender<(Time, Time)>,
+    commands: Sender<Time>,
+    timeout: Time,
+    reads_late: bool,
+}
+
+impl Protocol for Leisurely {
+    type Command = Time;
+
+    fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
+        let _ = self.seen.send((datagram.received, now));
+    }
+
+    fn handle_command(&mut self, now: Time, command: Time) {
+        self.timeout = command;
+        let _ = self.commands.send(now);
+    }
+
+    fn handle_timeout(&mut self, _: Time) {
+        self.timeout = Time::NEVER;
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.timeout
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
+        Next::Idle
+    }
+
+    fn reads_at_timeout(&self) -> bool {
+        self.reads_late
+    }
+}
+
+/// A driver, the address of its socket, and what it tells: of datagrams, of commands.
+type Watched = (
+    Driver<Leisurely>,
+    SocketAddr,
+    std::sync::mpsc::Receiver<(Time, Time)>,
+    std::sync::mpsc::Receiver<Time>,
+);
+
+fn leisurely(clock: Clock, reads_late: bool) -> Watched {
+    let ((seen, sees), (commands, handled)) = (channel(), channel());
+    let socket = at(V4, SocketOptions::default());
+    let to = address(&socket);
+    let protocol = Leisurely { seen, commands, timeout: Time::NEVER, reads_late };
+    let driver = Driver::spawn(socket, protocol, clock, DriverOptions::default());
+    (driver.expect("a thread"), to, sees, handled)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_may_be_read_at_the_timeout_is_read_then_with_the_times_of_its_arrival() {
+    let clock = Clock::new();
+    let (driver, to, sees, handled) = leisurely(clock, true);
+    let due = clock.now() + Duration::from_millis(200);
+    driver.command(due).expect("taken");
+    handled.recv_timeout(Wall::from_secs(5)).expect("handled");
+    let far = at(V4, SocketOptions::default());
+    let before = clock.now();
+    for _ in 0..3 {
+        far.send(&Transmit::to(to), b"early").expect("sent");
+    }
+    let after = clock.now();
+    for _ in 0..3 {
+        let (arrived, read) = sees.recv_timeout(Wall::from_secs(5)).expect("read");
+        // The wall clock may be adjusted between the notes of the kernel and of the program.
+        let slack = Duration::from_millis(5);
+        assert!(arrived + slack >= before && (arrived <= after + slack || after >= due));
+        assert!(read >= due, "read {read:?}, due {due:?}");
+    }
+    // Without a timeout nothing is kept waiting.
+    far.send(&Transmit::to(to), b"late").expect("sent");
+    assert!(sees.recv_timeout(Wall::from_secs(5)).is_ok());
+}
+
+#[test]
+fn a_command_with_a_time_wakes_a_driver_only_if_it_would_sleep_longer() {
+    let clock = Clock::new();
+    let (driver, _, _, handled) = leisurely(clock, false);
+    let taken = || handled.recv_timeout(Wall::from_secs(5)).expect("handled");
+    // It sleeps without end: it is woken.
+    driver.command_by(clock.now() + Duration::from_secs(3_600), Time::NEVER).expect("taken");
+    taken();
+    let due = clock.now() + Duration::from_millis(300);
+    driver.command(due).expect("taken");
+    taken();
+    // Until it is asleep.
+    std::thread::sleep(Wall::from_millis(100));
+    let asked = clock.now();
+    driver.command_by(due + Duration::from_millis(1), Time::NEVER).expect("taken");
+    let at = taken();
+    assert!(at >= due || asked >= due, "handled at {at:?}, though it would wake at {due:?}");
+    let far = clock.now() + Duration::from_secs(3_600);
+    driver.command(far).expect("taken");
+    taken();
+    // It would wake too late.
+    driver.command_by(far - Duration::from_secs(1), Time::NEVER).expect("taken");
+    assert!(taken() < far);
+}

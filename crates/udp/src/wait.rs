@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use ontempo_foundation::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,22 +26,31 @@ pub(super) struct Ready {
 #[derive(Debug)]
 pub(super) struct Waker {
     file: OwnedFd,
-    awake: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+/// What a driver and its wakers share.
+#[derive(Debug)]
+struct State {
+    /// False while the driver sleeps or is about to: only then a wake needs a system call.
+    awake: AtomicBool,
+    /// When the driver's sleep ends at the latest; `u64::MAX` before it is known. Nanoseconds of its clock.
+    until: AtomicU64,
 }
 
 /// The driver's end of a [`Waker`].
 #[derive(Debug)]
 pub(super) struct WakeEvents {
     file: OwnedFd,
-    /// False while the driver sleeps or is about to: only then a wake needs a system call.
-    awake: Arc<AtomicBool>,
+    state: Arc<State>,
 }
 
 /// A driver's wait and its waker. Linux: one eventfd; elsewhere a pair of sockets.
 pub(super) fn wake_pair() -> io::Result<(Waker, WakeEvents)> {
-    let awake = Arc::new(AtomicBool::new(true));
+    let state = State { awake: AtomicBool::new(true), until: AtomicU64::new(u64::MAX) };
+    let state = Arc::new(state);
     let (near, far) = files()?;
-    Ok((Waker { file: near, awake: Arc::clone(&awake) }, WakeEvents { file: far, awake }))
+    Ok((Waker { file: near, state: Arc::clone(&state) }, WakeEvents { file: far, state }))
 }
 
 #[cfg(target_os = "linux")]
@@ -65,9 +74,20 @@ impl Waker {
         // Pairs with the fence of `prepare_to_sleep`: either this sees that the driver falls
         // asleep, or the driver, which checks again before it does, sees the data.
         fence(Ordering::SeqCst);
-        if !self.awake.swap(true, Ordering::AcqRel) {
+        if !self.state.awake.swap(true, Ordering::AcqRel) {
             // Full means that it is awake already.
             let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// As [`wake`](Self::wake), unless the driver's sleep ends by `latest` anyway.
+    pub(super) fn wake_by(&self, latest: Time) {
+        fence(Ordering::SeqCst);
+        // A sleep that begins now stores its end behind the check for data, and before `awake` that
+        // it is not known.
+        let is_awake = self.state.awake.load(Ordering::Acquire);
+        if is_awake || self.state.until.load(Ordering::Acquire) > latest.as_nanos() {
+            self.wake();
         }
     }
 }
@@ -76,7 +96,8 @@ impl WakeEvents {
     /// The driver is about to sleep: from now on `wake` makes a system call. Data stored
     /// before must be checked once more.
     pub(super) fn prepare_to_sleep(&self) {
-        self.awake.store(false, Ordering::Release);
+        self.state.until.store(u64::MAX, Ordering::Release);
+        self.state.awake.store(false, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
@@ -85,23 +106,23 @@ impl WakeEvents {
         let _ = rustix::io::read(&self.file, &mut bytes);
     }
 
-    /// Waits until `until`, until the socket is ready (writable too, if `blocked`), or until
-    /// woken. A precise wait sleeps until shortly before, then polls the clock.
+    /// Waits until `until`, until the socket is as `wanted`, or until woken. A precise wait sleeps
+    /// until shortly before, then polls the clock.
     pub(super) fn wait(
         &self,
         socket: impl AsFd,
-        blocked: bool,
+        wanted: PollFlags,
         clock: Clock,
         until: Time,
         precise: bool,
     ) -> io::Result<Ready> {
-        let wanted = if blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut files = [PollFd::new(&socket, wanted), PollFd::new(&self.file, PollFlags::IN)];
         let ahead = until.since(clock.now());
         let sleep = if precise { ahead.saturating_sub(SPIN) } else { ahead };
         let timeout = (until != Time::NEVER).then(|| timespec(sleep));
+        self.state.until.store(until.as_nanos(), Ordering::Release);
         let polled = poll(&mut files, timeout.as_ref());
-        self.awake.store(true, Ordering::Release);
+        self.state.awake.store(true, Ordering::Release);
         match polled {
             Ok(0) if precise => {
                 while clock.now() < until {

@@ -53,9 +53,31 @@ pub(super) struct Gathered {
     pub(super) last: Option<Time>,
     /// The datagram before the current one came a moment ago: the source does not pace.
     pub(super) is_burst: bool,
+    /// Datagrams in a row that came neither in a burst nor after a pause.
+    paced: u32,
+}
+
+/// Datagrams in a row after which a source is known to pace.
+const PACED: u32 = 8;
+
+impl Gathered {
+    /// A datagram came so long after the one before it.
+    pub(super) fn note_gap(&mut self, gap: Option<Duration>, hold: Duration, within: Duration) {
+        self.is_burst = gap.is_some_and(|gap| gap < hold);
+        let is_paced = gap.is_some_and(|gap| gap >= hold && gap <= within);
+        self.paced = if is_paced { self.paced.saturating_add(1) } else { 0 };
+    }
 }
 
 impl Packetizer {
+    /// True if what comes until [`next_timeout`](Self::next_timeout) may be
+    /// [pushed](Self::push) then, with the times at which it came: units would leave hardly
+    /// earlier, as the source paces and its units wait for more.
+    pub fn may_wait(&self) -> bool {
+        let Gathered { since, full, paced, .. } = self.gathered;
+        self.gathers() && since.is_some() && full.is_none() && paced >= PACED
+    }
+
     pub(super) fn gathers(&self) -> bool {
         self.options.gathering.bytes > 0 && self.options.hold > Duration::ZERO
     }

@@ -424,8 +424,7 @@ impl Stream {
         let Side { endpoint, is_touched, .. } = &mut self.sides[0];
         let Some(connection) = endpoint.connection(id) else { return };
         if !self.waiting.is_empty() {
-            self.sending.round_trip =
-                connection.statistics().round_trip.or(self.sending.round_trip);
+            self.sending.round_trip = connection.round_trip().or(self.sending.round_trip);
         }
         while let Some(waiting) = self.waiting.front() {
             let unit = &waiting.unit;

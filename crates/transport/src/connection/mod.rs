@@ -319,6 +319,11 @@ impl Connection {
         self.sending.target()
     }
 
+    /// The smoothed round trip of [`statistics`](Self::statistics), which costs more.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.account.read().srtt
+    }
+
     /// Statistics of the connection.
     pub fn statistics(&mut self) -> ConnectionStatistics {
         let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
