@@ -53,7 +53,7 @@ def _ontempo(
     shown: str,
     order: str,
     symbol: str,
-    congestion: str = '"pert"',
+    congestion: str = '"bbr"',
     *,
     on_request: bool = False,
 ) -> Contender:
@@ -67,7 +67,7 @@ def _candidate(name: str, shown: str, congestion: str) -> Contender:
     return _ontempo(f"ontempo-{name}", shown, "partial-order", "x", congestion, on_request=True)
 
 
-_MEDIA = '"bbr", congestion-parameters = { variant = "media" }'
+_VERSION_3 = '"bbr", congestion-parameters = { variant = "v3" }'
 _RIST = 'kind = "rist", buffer = "{buffer}"'
 _RIST_PROGRAMS = ("ristsender", "ristreceiver")
 
@@ -98,14 +98,14 @@ CONTENDERS = (
         "square-open",
     ),
     _ontempo("ontempo", "ontempo", "partial-order", "diamond"),
-    _ontempo("ontempo-bbr", "ontempo, BBR", "partial-order", "cross", _MEDIA),
+    _ontempo("ontempo-pert", "ontempo, PERT", "partial-order", "cross", '"pert"'),
     _ontempo("ontempo-media", "ontempo, media", "partial-order", "star", '"media"'),
     _ontempo("ontempo-in-order", "ontempo in order", "in-order", "triangle-down"),
     _candidate("cubic", "ontempo, CUBIC", '"cubic"'),
     _candidate("newreno", "ontempo, NewReno", '"newreno"'),
-    _candidate("bbr-v3", "ontempo, BBR version 3", '"bbr"'),
+    _candidate("bbr-v3", "ontempo, BBR version 3", _VERSION_3),
 )
-"""`ontempo send` over PERT as shipped, its order by default `in-order`; and over BBR for media."""
+"""`ontempo send` over BBR for media as shipped, its order by default `in-order`; and over others."""
 
 
 def named(names: Sequence[str]) -> tuple[Contender, ...]:
