@@ -20,6 +20,7 @@ pub mod file;
 pub mod latency;
 pub mod message;
 mod output;
+pub mod paths;
 mod receiver;
 mod reconnecting;
 mod rtcp;
