@@ -23,6 +23,7 @@ mod output;
 pub mod paths;
 mod receiver;
 mod reconnecting;
+mod reporting;
 mod rtcp;
 mod sender;
 pub mod simulated;

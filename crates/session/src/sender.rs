@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::file::{FileLabel, SourceFile};
 use crate::latency::{Latency, ShortLatency, StreamLatency};
 use crate::message::Label;
+use crate::paths::{PathEvent, PathFigures};
 use crate::source::Source;
 use crate::stream_name::{StreamName, with_name};
 use crate::totals::SenderTotals;
@@ -29,13 +30,13 @@ pub(crate) const STEP: Wall = Wall::from_millis(50);
 
 /// Time limit for the receiver's final report, beyond the target latency, unless reliability is
 /// full.
-const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
+pub(crate) const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
 
 /// Time limit for queued units after `stop`.
 pub(crate) const STOP_TIMEOUT: Wall = Wall::from_secs(2);
 
 /// Interval of [`SenderEvent::Progress`].
-const PROGRESS: Wall = Wall::from_secs(1);
+pub(crate) const PROGRESS: Wall = Wall::from_secs(1);
 
 /// Options of a [`Sender`].
 #[derive(Clone, Debug)]
@@ -101,6 +102,11 @@ pub enum SenderEvent<'a> {
     Waiting,
     /// All units have arrived, but no final report.
     Unreported,
+    /// Of a stream over several paths: what happens to one.
+    Path(PathEvent),
+    /// Of a stream over several paths: figures of each, once a second before [`Progress`](Self::Progress),
+    /// and at its end.
+    Paths(&'a [PathFigures]),
     /// Statistics, once a second.
     Progress(&'a SenderTotals, &'a ConnectionStatistics),
 }

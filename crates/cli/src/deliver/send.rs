@@ -9,6 +9,7 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_session::latency::ShortLatency;
+use ontempo_session::paths::{PathAddress, PathFigures, PathSender};
 use ontempo_session::{
     Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile,
     Viewers,
@@ -19,6 +20,7 @@ use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::documents::{Counters, Documents, Meter, with};
+use super::paths::{self, AnySender};
 use super::status_line::StatusLine;
 use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
@@ -38,10 +40,14 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
 fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let is_live = arguments.from.is_live();
-    let destination = Destination::read(&arguments.to, "--to: ")?;
+    let destination = Destination::read(&arguments.to[0], "--to: ")?;
+    let paths = paths::options(arguments, &destination)?;
     let trust = destination.trust(arguments.fingerprint, || other_trust(arguments))?;
     let token = destination.token(&arguments.credentials)?;
-    let remote = answering(&destination.address, "--to ", &Greeting::quic())?;
+    let remote = match &paths {
+        Some(paths) => paths.paths[0].remote,
+        None => answering(&destination.address, "--to ", &Greeting::quic())?,
+    };
     let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
         congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
@@ -71,13 +77,21 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let handler = OutputHandler {
         status: StatusLine::new(documents),
         to: remote.to_string(),
+        paths: paths.as_ref().map_or_else(Vec::new, |paths| paths.paths.clone()),
+        figures: Vec::new(),
         lost_at: None,
         give_up: arguments.give_up,
         meter: Meter::new(),
         source: SourceWatch::new(&arguments.from),
         failed: None,
     };
-    let mut sender = Sender::connect(options, backlog, source, handler).map_err(failure)?;
+    let mut sender = match &paths {
+        None => Sender::connect(options, backlog, source, handler)
+            .map(|sender| AnySender::One(Box::new(sender))),
+        Some(paths) => PathSender::connect(options, paths, backlog, source, handler)
+            .map(|sender| AnySender::Several(Box::new(sender))),
+    }
+    .map_err(failure)?;
     let done = sender.run();
     let totals = sender.totals();
     let is_stopped = sender.is_stopped();
@@ -148,6 +162,9 @@ struct OutputHandler {
     status: StatusLine,
     /// The receiver.
     to: String,
+    /// Several paths to it, and what they have done.
+    paths: Vec<PathAddress>,
+    figures: Vec<PathFigures>,
     /// Since when there is no connection.
     lost_at: Option<Instant>,
     /// How long it is tried to connect again.
@@ -209,6 +226,13 @@ impl SenderHandler for OutputHandler {
                          for what it has written",
                     );
             }
+            SenderEvent::Path(event) => {
+                let (sentence, document) = paths::event(event, &self.paths);
+                self.status.connection(&sentence);
+                let written = self.status.documents.emit("path", document);
+                return self.done(written);
+            }
+            SenderEvent::Paths(figures) => self.figures = figures.to_vec(),
             SenderEvent::Progress(totals, connection) => return self.progress(totals, connection),
             // The enum is non-exhaustive.
             _ => {}
@@ -224,7 +248,7 @@ impl OutputHandler {
         });
         let viewers = all.viewers.as_ref().map_or_else(String::new, of_viewers);
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{viewers}",
+            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{viewers}{}",
             all.flow.units,
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
@@ -232,6 +256,7 @@ impl OutputHandler {
             over.round_trip.map_or_else(|| "-".to_owned(), |rtt| rtt.to_string()),
             over.packets_lost,
             over.packets_sent + over.packets_lost,
+            paths::line(&self.figures),
         );
         let counters = Counters {
             input: all.input_bytes,
@@ -240,8 +265,17 @@ impl OutputHandler {
             all: over.packets_sent + over.packets_lost,
         };
         let rates = self.meter.rates(Instant::now(), counters);
-        let written = self.status.show(&line, with(figures(all, Some(over)), rates));
+        let written =
+            self.status.show(&line, with(self.documents_of(figures(all, Some(over))), rates));
         self.done(written)
+    }
+
+    /// With the figures of several paths.
+    fn documents_of(&self, figures: serde_json::Value) -> serde_json::Value {
+        if self.paths.is_empty() {
+            return figures;
+        }
+        with(figures, json!({ "paths": paths::documents(&self.figures, &self.paths) }))
     }
 
     fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
@@ -256,7 +290,7 @@ impl OutputHandler {
 
     fn totals(&self, all: &SenderTotals) -> Result<(), Failure> {
         if self.status.documents.is_on() {
-            return self.status.documents.emit("totals", figures(all, None));
+            return self.status.documents.emit("totals", self.documents_of(figures(all, None)));
         }
         let interrupted = if all.reconnected == 0 {
             String::new()

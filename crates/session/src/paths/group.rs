@@ -382,7 +382,9 @@ impl<M> Group<M> {
     }
 
     pub(crate) fn sent_again(&mut self, number: u64, path: usize, in_flow: u64) {
-        self.again.pop_front_if(|first| *first == number);
+        if self.again.front() == Some(&number) {
+            self.again.pop_front();
+        }
         let first = self.kept.front().map_or(self.next, |kept| kept.number);
         let place = number.checked_sub(first).and_then(|place| usize::try_from(place).ok());
         if let Some(kept) = place.and_then(|place| self.kept.get_mut(place)) {

@@ -12,6 +12,8 @@
 mod group;
 mod joined;
 mod label;
+mod receiving;
+mod sending;
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +23,9 @@ use ontempo_transport::Configuration;
 
 pub(crate) use group::{Group, Sample};
 pub(crate) use joined::Joined;
-pub(crate) use label::{PathLabel, numbered};
+pub(crate) use label::{PathLabel, PathLabelError, numbered};
+pub use receiving::ReceivedPath;
+pub use sending::{PathAddress, PathOptions, PathSender};
 
 /// Paths of a stream, at most.
 pub const MAX_PATHS: usize = 4;
