@@ -288,3 +288,43 @@ fn with_full_reliability_all_arrives_though_paths_are_cut_in_turn() {
         assert_eq!(done.missing(), 0, "{mode}");
     }
 }
+
+#[test]
+fn random_losses_alone_do_not_move_a_stream_to_another_path() {
+    for (loss, most) in [(0.01, 0), (0.05, 0), (0.1, 2)] {
+        let (mut moves, mut missing, mut sent) = (0, 0, 0);
+        for seed in SEEDS {
+            let paths = [Path::of(20, loss), Path::of(40, loss)];
+            let done = carry(PathMode::Failover, Reliability::Deadline, &paths, seed);
+            let is_move = |event: &PathEvent| matches!(event, PathEvent::Carries { .. });
+            moves += done.events.iter().filter(|(_, event)| is_move(event)).count();
+            (missing, sent) = (missing + done.missing(), sent + done.sent);
+        }
+        println!("failover, {loss} lost: {moves} moves in 240 s, {missing} of {sent} missing");
+        assert!(moves <= most, "{loss}: {moves}");
+    }
+}
+
+#[test]
+fn a_cut_on_paths_that_lose_packets_costs_no_more_than_their_losses() {
+    let (mut with_cut, mut without, mut takeovers) = (0, 0, Vec::new());
+    for seed in SEEDS {
+        let (first, second, cut) = (Path::of(20, 0.02), Path::of(40, 0.02), cut_of(seed));
+        let cut_first = first.clone().cut(cut, Duration::from_secs(2));
+        let run = |first: Path| {
+            carry(PathMode::Failover, Reliability::Deadline, &[first, second.clone()], seed)
+        };
+        let (done, calm) = (run(cut_first), run(first));
+        (with_cut, without) = (with_cut + done.missing(), without + calm.missing());
+        takeovers.extend(done.takeovers(cut).first().copied());
+    }
+    let longest = takeovers.iter().max().copied().unwrap_or_default();
+    println!(
+        "failover, 0.02 lost: {with_cut} missing with a cut, {without} without; takeover after \
+         {longest} at most ({} films)",
+        takeovers.len()
+    );
+    assert_eq!(takeovers.len(), SEEDS.count());
+    assert!(longest <= Duration::from_millis(200), "{takeovers:?}");
+    assert!(with_cut <= without + 2 * takeovers.len() as u64, "{with_cut} and {without}");
+}

@@ -58,6 +58,8 @@ struct Path {
     given: u64,
     /// When something was acknowledged last.
     alive: Time,
+    /// Since when it has units that are not acknowledged.
+    busy: Option<Time>,
     is_up: bool,
     /// Since when it has answered without a gap.
     steady: Time,
@@ -75,6 +77,7 @@ impl Path {
             sample: Sample::default(),
             given: 0,
             alive: Time::ZERO,
+            busy: None,
             is_up: false,
             steady: Time::ZERO,
             returned: None,
@@ -182,6 +185,7 @@ impl<M> Group<M> {
             it.alive = now;
         }
         (it.sample, it.given) = (sample, 0);
+        it.busy = (sample.held > 0).then(|| it.busy.unwrap_or(now));
     }
 
     /// Decides which paths are up and which one carries, after all were sampled.
@@ -190,9 +194,11 @@ impl<M> Group<M> {
         for place in 0..self.paths.len() {
             let is_carrier = self.carries(place);
             let path = &self.paths[place];
-            let limit = if is_carrier { SILENT } else { SILENT_STANDBY };
             let silence = now.since(path.alive);
-            if path.is_up && silence >= limit {
+            // Of questions alone, several may be lost in turn.
+            let since_busy = path.busy.filter(|_| is_carrier).map(|busy| now.since(busy));
+            let is_silent = since_busy.is_some_and(|busy| busy.min(silence) >= SILENT);
+            if path.is_up && (is_silent || silence >= SILENT_STANDBY) {
                 self.mark_down(place);
             } else if path.is_open && !path.is_up && silence < SILENT {
                 self.mark_up(now, place);

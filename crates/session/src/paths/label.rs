@@ -48,6 +48,22 @@ impl FromStr for PathLabel {
     }
 }
 
+/// Whether a label is one of a stream over several paths, or pretends to be.
+pub fn is_of_path(label: &str) -> bool {
+    label.starts_with(PREFIX)
+}
+
+/// For tests of any text: what is a path's label is written as it was read.
+///
+/// # Errors
+/// It is not: what was written.
+#[doc(hidden)]
+pub fn read_back(text: &str) -> Result<(), String> {
+    let Ok(label) = text.parse::<PathLabel>() else { return Ok(()) };
+    let written = label.to_string();
+    if written.parse() == Ok(label) { Ok(()) } else { Err(written) }
+}
+
 /// Bytes of the number before a message.
 const NUMBER: usize = 4;
 

@@ -24,6 +24,7 @@ use ontempo_transport::Configuration;
 pub(crate) use group::{Group, Sample};
 pub(crate) use joined::Joined;
 pub(crate) use label::{PathLabel, PathLabelError, numbered};
+pub use label::{is_of_path, read_back};
 pub use receiving::ReceivedPath;
 pub use sending::{PathAddress, PathOptions, PathSender};
 
@@ -33,11 +34,11 @@ pub const MAX_PATHS: usize = 4;
 /// Interval of questions on each path, that show its round trip and whether it is there.
 pub const PROBE: Duration = Duration::from_millis(50);
 
-/// A path that carries units and on which nothing has been acknowledged for this long is silent: two
+/// A path that has had units for this long, and on which nothing was acknowledged meanwhile, is silent: two
 /// questions, and some jitter.
 pub const SILENT: Duration = Duration::from_millis(120);
 
-/// The same for a path that carries nothing but questions, of which several may be lost in turn.
+/// The same for a path that has nothing but questions, of which several may be lost in turn.
 pub const SILENT_STANDBY: Duration = Duration::from_millis(500);
 
 /// Interval at which paths are looked at.
