@@ -18,7 +18,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
-pub(crate) use self::deliver::{Admission, Credentials, PathsArgument, Place, Receive, Relay, Repair, Send};
+pub(crate) use self::deliver::{
+    Admission, Credentials, PathsArgument, Place, Receive, Relay, Repair, Send,
+};
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::media::Media;
 pub(crate) use self::monitor::{Export, Monitor};

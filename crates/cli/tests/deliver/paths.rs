@@ -140,6 +140,30 @@ fn addresses_of_this_machine_are_paths_to_one_address() {
 }
 
 #[test]
+fn one_path_is_enough_to_begin_and_none_is_an_error_that_says_what_to_check() {
+    let place = Place::new("paths-dead", SCENARIO);
+    let file = place.path("out");
+    let receiver = Receiver::start(&place, &["--to", file.to_str().expect("text")]);
+    let dead = Relay::start(receiver.address, 0.0, Duration::ZERO);
+    dead.cut(true);
+    let there = receiver.address.to_string();
+    let more = ["--fingerprint", &receiver.fingerprint, "--paths", "failover", "--to", &there];
+    let mut sender = send(&place, dead.address, "-", &more);
+    sender.stdin.take().expect("a pipe").write_all(&noise(200_000)).expect("written");
+    ran(sender).succeeds();
+    let (code, said) = receiver.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(fs::read(file).expect("its file") == noise(200_000), "bytes differ");
+    let other = Relay::start(dead.address, 0.0, Duration::ZERO);
+    let other = other.address.to_string();
+    let fingerprint = "0".repeat(64);
+    let more = ["--fingerprint", &fingerprint, "--to", &other];
+    let mut sender = send(&place, dead.address, "-", &more);
+    drop(sender.stdin.take());
+    ran(sender).fails(3, &["start ontempo receive there"]);
+}
+
+#[test]
 fn another_sender_with_the_token_is_refused_while_paths_carry_a_stream() {
     let place = Place::new("paths-stranger", SCENARIO);
     let file = place.path("out");

@@ -10,7 +10,8 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::Duration;
 use ontempo_transport::live::{self, Caller, Connection, Pending};
 use ontempo_transport::{
-    Configuration, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability, SendStatistics,
+    CloseReason, Configuration, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability,
+    SendStatistics,
 };
 use ontempo_udp::{Clock, any_for};
 
@@ -32,6 +33,12 @@ const PAUSE: Wall = Wall::from_millis(2);
 
 /// How long a unit of the source is waited for at a time.
 const WAIT: Wall = Wall::from_millis(5);
+
+/// Pause before a path is dialled again whose receiver has refused.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+
+/// Beyond the time limit of a handshake, so that its error is known.
+const MARGIN: Wall = Wall::from_millis(500);
 
 /// How long the flows of paths that are there may take to settle at the end.
 const SETTLE: Wall = Wall::from_secs(1);
@@ -166,8 +173,8 @@ impl<H: SenderHandler> PathSender<H> {
     /// Waits for the first connections, and fixes the latency.
     fn begin(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
-        let patience =
-            Wall::from_nanos(self.options.transport.configuration.handshake_timeout.as_nanos());
+        let handshake = self.options.transport.configuration.handshake_timeout;
+        let patience = Wall::from_nanos(handshake.as_nanos()) + MARGIN;
         let (mut first, mut error) = (None::<Instant>, None);
         loop {
             for path in 0..self.dials.len() {
@@ -179,8 +186,8 @@ impl<H: SenderHandler> PathSender<H> {
             }
             let open = self.dials.iter().filter(|dial| dial.connection.is_some()).count();
             if open == 0 && (begun.elapsed() > patience || self.check_stop()) {
-                let said = error.map_or_else(|| "no path answers".to_owned(), |e| e.to_string());
-                return Err(Error::Lost(said));
+                let silent = || Error::Lost("no path answers".to_owned());
+                return Err(error.map_or_else(silent, Error::from));
             }
             if open > 0 {
                 let waited = since(*first.get_or_insert_with(Instant::now));
@@ -226,6 +233,10 @@ impl<H: SenderHandler> PathSender<H> {
         let is_answered = |pending: &Pending| pending.wait(Some(Wall::ZERO)).is_some();
         if let Some(pending) = attempts.take(is_answered) {
             if let Some(Err(refused)) = pending.wait(Some(Wall::ZERO)) {
+                let is_final = refused.close_reason().is_some_and(CloseReason::is_final);
+                if is_final || refused.is_misconfigured() {
+                    dial.attempts = Some(Attempts::new(now + REFUSED_PAUSE, None));
+                }
                 return Err(refused);
             }
             dial.connection = Some(pending.connection());
