@@ -107,6 +107,16 @@ impl World {
     }
 }
 
+fn film() -> Film {
+    let parameters = GeneratorParameters {
+        rate: Rate::from_bits_per_sec(3_400_000),
+        is_constant: true,
+        ..GeneratorParameters::default()
+    };
+    let sending = Sending::Paced { rate: RATE, stuffing: true };
+    Film::new(generate(&parameters).expect("a film"), &sending)
+}
+
 fn carry(mode: PathMode, reliability: Reliability, paths: &[Path], seed: u64) -> Outcome {
     carry_within(None, mode, reliability, paths, seed)
 }
@@ -126,13 +136,7 @@ fn carry_within(
         mode,
         paths: paths.len(),
     };
-    let parameters = GeneratorParameters {
-        rate: Rate::from_bits_per_sec(3_400_000),
-        is_constant: true,
-        ..GeneratorParameters::default()
-    };
-    let sending = Sending::Paced { rate: RATE, stuffing: true };
-    let film = Film::new(generate(&parameters).expect("a film"), &sending);
+    let film = film();
     let mut world = World {
         busy: vec![Time::ZERO; paths.len()],
         paths: paths.to_vec(),

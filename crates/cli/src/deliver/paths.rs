@@ -1,12 +1,13 @@
 //! Several paths of `ontempo send`: which, and what is said of them.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ontempo_foundation::Duration;
 use ontempo_session::paths::{
     MAX_PATHS, PathAddress, PathEvent, PathFigures, PathOptions, PathSender,
 };
-use ontempo_session::{Error, Sender, SenderHandler, SenderTotals};
+use ontempo_session::{Backlog, Error, Sender, SenderHandler, SenderOptions, SenderTotals, Source};
 use serde_json::{Value, json};
 
 use crate::access::Destination;
@@ -21,6 +22,21 @@ pub(super) enum AnySender<H> {
 }
 
 impl<H: SenderHandler> AnySender<H> {
+    pub(super) fn connect(
+        options: SenderOptions,
+        paths: Option<&PathOptions>,
+        (backlog, source): (Arc<Backlog>, Source),
+        handler: H,
+    ) -> Result<Self, Error> {
+        Ok(match paths {
+            None => Self::One(Box::new(Sender::connect(options, backlog, source, handler)?)),
+            Some(paths) => {
+                let sender = PathSender::connect(options, paths, backlog, source, handler)?;
+                Self::Several(Box::new(sender))
+            }
+        })
+    }
+
     pub(super) fn run(&mut self) -> Result<(), Error> {
         match self {
             Self::One(sender) => sender.run(),

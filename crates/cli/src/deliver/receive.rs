@@ -234,13 +234,9 @@ impl ReceiverHandler for OutputHandler<'_> {
             ReceiverEvent::Receiving(remote) => {
                 self.status.connection(&format!("receiving from {remote}"));
             }
-            ReceiverEvent::ReceivingPath { path, remote } => {
-                self.status.connection(&format!("receiving path {} from {remote}", path + 1));
-            }
-            ReceiverEvent::LostPath(remote, reason) => {
-                self.status.connection(&format!("lost the path from {remote}: {reason}"));
-            }
-            ReceiverEvent::Paths(paths) => self.paths = paths.to_vec(),
+            event @ (ReceiverEvent::ReceivingPath { .. }
+            | ReceiverEvent::LostPath(..)
+            | ReceiverEvent::Paths(_)) => self.of_path(event),
             ReceiverEvent::Lost(remote, reason) => {
                 let waits = if self.is_once {
                     format!("waiting for it for up to {} (--give-up)", self.arguments.give_up)
@@ -275,6 +271,19 @@ impl ReceiverHandler for OutputHandler<'_> {
 }
 
 impl OutputHandler<'_> {
+    fn of_path(&mut self, event: ReceiverEvent<'_>) {
+        match event {
+            ReceiverEvent::ReceivingPath { path, remote } => {
+                self.status.connection(&format!("receiving path {} from {remote}", path + 1));
+            }
+            ReceiverEvent::LostPath(remote, reason) => {
+                self.status.connection(&format!("lost the path from {remote}: {reason}"));
+            }
+            ReceiverEvent::Paths(paths) => self.paths = paths.to_vec(),
+            _ => {}
+        }
+    }
+
     fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
         match written {
             Ok(()) => ControlFlow::Continue(()),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,10 +10,9 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_session::latency::ShortLatency;
-use ontempo_session::paths::{PathAddress, PathFigures, PathSender};
+use ontempo_session::paths::{PathAddress, PathEvent, PathFigures, PathOptions};
 use ontempo_session::{
-    Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile,
-    Viewers,
+    Backlog, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile, Viewers,
 };
 use ontempo_transport::live::Options;
 use ontempo_transport::{Configuration, ConnectionStatistics, DeliveryOrder, Reliability, Trust};
@@ -74,24 +74,9 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
-    let handler = OutputHandler {
-        status: StatusLine::new(documents),
-        to: remote.to_string(),
-        paths: paths.as_ref().map_or_else(Vec::new, |paths| paths.paths.clone()),
-        figures: Vec::new(),
-        lost_at: None,
-        give_up: arguments.give_up,
-        meter: Meter::new(),
-        source: SourceWatch::new(&arguments.from),
-        failed: None,
-    };
-    let mut sender = match &paths {
-        None => Sender::connect(options, backlog, source, handler)
-            .map(|sender| AnySender::One(Box::new(sender))),
-        Some(paths) => PathSender::connect(options, paths, backlog, source, handler)
-            .map(|sender| AnySender::Several(Box::new(sender))),
-    }
-    .map_err(failure)?;
+    let handler = OutputHandler::new(arguments, documents, remote, paths.as_ref());
+    let connected = AnySender::connect(options, paths.as_ref(), (backlog, source), handler);
+    let mut sender = connected.map_err(failure)?;
     let done = sender.run();
     let totals = sender.totals();
     let is_stopped = sender.is_stopped();
@@ -226,12 +211,7 @@ impl SenderHandler for OutputHandler {
                          for what it has written",
                     );
             }
-            SenderEvent::Path(event) => {
-                let (sentence, document) = paths::event(event, &self.paths);
-                self.status.connection(&sentence);
-                let written = self.status.documents.emit("path", document);
-                return self.done(written);
-            }
+            SenderEvent::Path(event) => return self.path_event(event),
             SenderEvent::Paths(figures) => self.figures = figures.to_vec(),
             SenderEvent::Progress(totals, connection) => return self.progress(totals, connection),
             // The enum is non-exhaustive.
@@ -242,6 +222,25 @@ impl SenderHandler for OutputHandler {
 }
 
 impl OutputHandler {
+    fn new(
+        arguments: &Arguments,
+        documents: Documents,
+        to: SocketAddr,
+        paths: Option<&PathOptions>,
+    ) -> Self {
+        Self {
+            status: StatusLine::new(documents),
+            to: to.to_string(),
+            paths: paths.map_or_else(Vec::new, |paths| paths.paths.clone()),
+            figures: Vec::new(),
+            lost_at: None,
+            give_up: arguments.give_up,
+            meter: Meter::new(),
+            source: SourceWatch::new(&arguments.from),
+            failed: None,
+        }
+    }
+
     fn progress(&mut self, all: &SenderTotals, over: &ConnectionStatistics) -> ControlFlow<()> {
         self.source.check(Instant::now(), all.input_bytes).into_iter().for_each(|sentence| {
             self.status.warn(&sentence);
@@ -267,6 +266,13 @@ impl OutputHandler {
         let rates = self.meter.rates(Instant::now(), counters);
         let written =
             self.status.show(&line, with(self.documents_of(figures(all, Some(over))), rates));
+        self.done(written)
+    }
+
+    fn path_event(&mut self, event: PathEvent) -> ControlFlow<()> {
+        let (sentence, document) = paths::event(event, &self.paths);
+        self.status.connection(&sentence);
+        let written = self.status.documents.emit("path", document);
         self.done(written)
     }
 

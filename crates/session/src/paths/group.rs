@@ -117,6 +117,11 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
+    fn add(&mut self, path: usize) {
+        self.paths[self.count] = path;
+        self.count += 1;
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.paths.into_iter().take(self.count)
     }
@@ -252,8 +257,7 @@ impl<M> Group<M> {
             self.paths.iter().take(self.carrying).position(is_steady)
         } else {
             // The one that was heard last, of equal ones the first.
-            let least = self.ups().min_by_key(|place| now.since(self.paths[*place].alive));
-            least.filter(|place| self.paths[*place].alive > self.paths[self.carrying].alive)
+            self.ups().min_by_key(|place| now.since(self.paths[*place].alive))
         };
         let Some(path) = preferred else { return false };
         self.carry(now, path);
@@ -280,21 +284,19 @@ impl<M> Group<M> {
     /// Where the next message of so many bytes is to be sent.
     pub(crate) fn targets(&self, bytes: usize) -> Targets {
         let mut targets = Targets::default();
-        let mut add = |path| {
-            targets.paths[targets.count] = path;
-            targets.count += 1;
-        };
         match self.mode {
             // Also where it is silent: what is sent there may arrive after all.
             PathMode::Duplicate => {
                 let open = self.paths.iter().enumerate().filter(|(_, path)| path.is_open);
-                open.for_each(|(place, _)| add(place));
+                open.for_each(|(place, _)| targets.add(place));
                 targets.all = true;
             }
-            PathMode::Failover if self.paths[self.carrying].is_open => add(self.carrying),
+            PathMode::Failover if self.paths[self.carrying].is_open => {
+                targets.add(self.carrying);
+            }
             PathMode::Failover => {}
             PathMode::Balance => {
-                self.ups().for_each(&mut add);
+                self.ups().for_each(|path| targets.add(path));
                 let expected = |path: &usize| self.paths[*path].expected(bytes);
                 targets.paths[..targets.count]
                     .sort_by(|one, other| expected(one).total_cmp(&expected(other)));
@@ -382,7 +384,12 @@ impl<M> Group<M> {
                 self.again.pop_front();
                 continue;
             };
-            let targets = self.targets(self.kept[place].bytes);
+            let mut targets = self.targets(self.kept[place].bytes);
+            if self.mode == PathMode::Duplicate {
+                // Not where it is already, silent.
+                targets = Targets::default();
+                self.ups().for_each(|path| targets.add(path));
+            }
             return Some((number, &self.kept[place].message, targets));
         }
     }
@@ -431,3 +438,7 @@ impl<M> Group<M> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

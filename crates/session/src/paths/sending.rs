@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_transport::live::{self, Caller, Connection, Pending};
+use ontempo_transport::live::{self, Caller, Connection, Options, Pending};
 use ontempo_transport::{
     CloseReason, Configuration, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability,
     SendStatistics,
@@ -73,6 +73,21 @@ struct Dial {
     statistics: Option<ConnectionStatistics>,
 }
 
+impl Dial {
+    fn new(address: PathAddress, clock: &Clock, options: &Options) -> Result<Self, live::Error> {
+        let from = address.local.unwrap_or_else(|| any_for(address.remote));
+        Ok(Self {
+            address,
+            caller: Caller::bind(from, options)?,
+            attempts: Some(Attempts::new(clock.now(), None)),
+            connection: None,
+            session: None,
+            opened: 0,
+            statistics: None,
+        })
+    }
+}
+
 /// Sends a stream over several paths, as [`Sender`](crate::Sender) does over one. A file is sent as a
 /// stream.
 pub struct PathSender<H> {
@@ -121,21 +136,9 @@ impl<H: SenderHandler> PathSender<H> {
             ..super::configuration(paths.mode, transport.configuration)
         };
         let clock = Clock::new();
-        let dial = |address: &PathAddress| {
-            let from = address.local.unwrap_or_else(|| any_for(address.remote));
-            Ok(Dial {
-                address: *address,
-                caller: Caller::bind(from, &transport)?,
-                attempts: Some(Attempts::new(clock.now(), None)),
-                connection: None,
-                session: None,
-                opened: 0,
-                statistics: None,
-            })
-        };
-        let dials: Result<Vec<_>, live::Error> =
-            paths.paths.iter().take(MAX_PATHS).map(dial).collect();
-        let dials = dials?;
+        let all = paths.paths.iter().take(MAX_PATHS);
+        let dials =
+            all.map(|path| Dial::new(*path, &clock, &transport)).collect::<Result<Vec<_>, _>>()?;
         let source = match source {
             Source::File(file) => Source::bytes(file.file, &file.name, &backlog, false)
                 .map_err(|error| Error::Source(error.to_string()))?,
