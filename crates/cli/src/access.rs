@@ -308,6 +308,18 @@ impl Destination {
         Ok(Self { address, name: url.host.clone(), url: Some(url) })
     }
 
+    /// False if both are URLs with different fingerprints or tokens.
+    pub(crate) fn is_same_receiver(&self, other: &Self) -> bool {
+        match (&self.url, &other.url) {
+            (Some(one), Some(other)) => {
+                let is_same_token =
+                    one.token == other.token || one.token.is_empty() || other.token.is_empty();
+                one.fingerprint == other.fingerprint && is_same_token
+            }
+            _ => true,
+        }
+    }
+
     /// True if it is a URL.
     pub(crate) fn is_url(&self) -> bool {
         self.url.is_some()

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ontempo_foundation::{Duration, RandomStream, Time, host_prefix};
 use ontempo_session::file::labels;
 use ontempo_session::message::{Label, LabelError, REPORTS, Report};
+use ontempo_session::paths::is_of_path;
 use ontempo_session::{RelayReport, StreamName, Viewers, split_name, with_name};
 use ontempo_transport::{CloseReason, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId};
 
@@ -226,6 +227,9 @@ impl Relay {
                 Err(LabelError::Version(_)) => {
                     let sentence = "this relay speaks another version of the media messages";
                     Err((CloseReason::Unsupported, sentence))
+                }
+                Err(LabelError::NotMedia) if is_of_path(label) => {
+                    Err((CloseReason::Unsupported, "a relay takes a stream over one path"))
                 }
                 Err(LabelError::NotMedia) => {
                     Err((CloseReason::Unsupported, "it is neither a source nor a viewer"))

@@ -6,6 +6,7 @@ use ontempo_session::ReceiverUrl;
 use ontempo_session::file::message as file;
 use ontempo_session::file::{FileLabel, Reply};
 use ontempo_session::message::{Content, Label, MAX_GAPS, Report, end, gap, media, read};
+use ontempo_session::paths::read_back;
 
 /// Parses any bytes as a message of a stream or of a file, a URL, a label, a reply and a report; what is accepted must encode to the same
 /// bytes.
@@ -38,6 +39,7 @@ pub(crate) fn session_message(bytes: &[u8]) {
     if let Ok(label) = text.parse::<Label>() {
         assert_eq!(label.to_string().parse(), Ok(label));
     }
+    assert_eq!(read_back(text), Ok(()));
     if let Ok(report) = serde_json::from_slice::<Report>(bytes) {
         let (all, wrong) = report.datagrams();
         assert!(wrong <= all);

@@ -14,6 +14,7 @@ use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 use crate::backlog::QueuedUnit;
 use crate::file::Reply;
 use crate::message::{self, REPORTS, Report};
+use crate::paths::numbered;
 use crate::viewers::{self, Viewers};
 
 /// Maximum units whose numbers in the flow are stored, to translate dependencies.
@@ -68,6 +69,16 @@ impl OutgoingMessage {
     fn control(depends_on: Vec<u64>, data: Bytes) -> Self {
         let queued_at = Instant::now();
         Self { id: None, priority: 0, depends_on, continues: None, data, queued_at }
+    }
+
+    /// Bytes of its data.
+    pub(crate) fn size(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Since it was queued.
+    pub(crate) fn age(&self) -> Duration {
+        Duration::from_nanos(self.queued_at.elapsed().as_nanos() as u64)
     }
 
     fn memory(&self) -> usize {
@@ -131,21 +142,10 @@ impl Session {
         message: OutgoingMessage,
         limit: Wall,
     ) -> Result<Option<OutgoingMessage>, Box<(Error, OutgoingMessage)>> {
-        let age = Duration::from_nanos(message.queued_at.elapsed().as_nanos() as u64);
-        let lifetime = self.lifetime.map(|lifetime| lifetime.saturating_sub(age));
-        let depends_on =
-            message.depends_on.iter().filter_map(|on| self.flow_numbers.get(on).copied()).collect();
-        let continues = message.continues.and_then(|on| self.flow_numbers.get(&on).copied());
-        let (data, priority) = (message.data.clone(), message.priority);
-        let unit = Message { data, lifetime, priority, depends_on, continues };
+        let unit = self.unit(&message, message.data.clone());
         match self.flow.send_within(unit, limit) {
             Ok(number) => {
-                if let Some(id) = message.id {
-                    self.flow_numbers.insert(id, number);
-                    if self.flow_numbers.len() > MAX_NUMBERS {
-                        self.flow_numbers.pop_first();
-                    }
-                }
+                self.note_number(&message, number);
                 if self.is_reliable {
                     self.unsettled_bytes += message.memory();
                     self.unsettled.push_back((number, message));
@@ -159,6 +159,48 @@ impl Session {
             }
             Err(NotTaken::Full) => Ok(Some(message)),
             Err(NotTaken::Failed(error)) => Err(Box::new((error, message))),
+        }
+    }
+
+    /// The message as a unit of this flow, with this data.
+    fn unit(&self, message: &OutgoingMessage, data: Bytes) -> Message {
+        let numbers = &self.flow_numbers;
+        Message {
+            data,
+            lifetime: self.lifetime.map(|lifetime| lifetime.saturating_sub(message.age())),
+            priority: message.priority,
+            depends_on: message
+                .depends_on
+                .iter()
+                .filter_map(|on| numbers.get(on).copied())
+                .collect(),
+            continues: message.continues.and_then(|on| numbers.get(&on).copied()),
+        }
+    }
+
+    fn note_number(&mut self, message: &OutgoingMessage, number: u64) {
+        let Some(id) = message.id else { return };
+        self.flow_numbers.insert(id, number);
+        if self.flow_numbers.len() > MAX_NUMBERS {
+            self.flow_numbers.pop_first();
+        }
+    }
+
+    /// Gives the flow of a path a message, with its number in the stream, that is kept elsewhere; its
+    /// number in the flow, or `None` if the send queue is full.
+    pub(crate) fn give(
+        &mut self,
+        number: u64,
+        message: &OutgoingMessage,
+    ) -> Result<Option<u64>, Error> {
+        let unit = self.unit(message, numbered(number, &message.data));
+        match self.flow.send_within(unit, Wall::ZERO) {
+            Ok(in_flow) => {
+                self.note_number(message, in_flow);
+                Ok(Some(in_flow))
+            }
+            Err(NotTaken::Full) => Ok(None),
+            Err(NotTaken::Failed(error)) => Err(error),
         }
     }
 

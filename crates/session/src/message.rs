@@ -184,6 +184,9 @@ pub struct Report {
     pub late_units: u64,
     /// Units that the sender dropped at their deadline.
     pub dropped_units: u64,
+    /// Units that had come before over another path.
+    #[serde(default)]
+    pub copies: u64,
     /// Datagrams restored whole.
     pub whole_datagrams: u64,
     /// Datagrams with a part missing.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_transport::live::{Connection, Listener, Message, ReceiveFlow, SendFlow};
+use ontempo_transport::live::{Connection, Listener, ReceiveFlow, SendFlow};
 use ontempo_transport::{
     CloseReason, ConnectionStatistics, Delivery, FlowConfig, ReceiveStatistics, Reliability,
 };
@@ -16,7 +16,9 @@ use crate::calling::{Call, Calling};
 use crate::error::Error;
 use crate::file::{Digest, Offer, PartFile, Reply, Transfer};
 use crate::message::{Content, Label, LabelError, Report, read};
-use crate::sink::{Counts, Sink, Target};
+use crate::paths::{Joined, ReceivedPath};
+use crate::reporting::{send, with_counts, with_flow};
+use crate::sink::{Sink, Target};
 use crate::takeover::{Contender, Entrance, labels};
 
 /// Interval of polling `stop`, and of polling the listener while a stream is received.
@@ -69,6 +71,17 @@ pub enum ReceiverEvent<'a> {
         /// The sender's, and so the deadline of units.
         of_sender: Duration,
     },
+    /// A stream over several paths is received on this one, too.
+    ReceivingPath {
+        /// Its number at the sender.
+        path: usize,
+        /// From this address.
+        remote: SocketAddr,
+    },
+    /// A path of a stream was lost, that from this address, with the reason; it may come again.
+    LostPath(SocketAddr, String),
+    /// Figures of the paths of a stream over several, before [`Flowing`](Self::Flowing).
+    Paths(&'a [ReceivedPath]),
     /// What flows, once a second, before [`Progress`](Self::Progress).
     Flowing(&'a Flowing),
     /// The connection from this address was lost, with the reason; the sender may connect again.
@@ -146,22 +159,22 @@ pub enum Outcome {
 /// The stream that is being received, over one or several connections.
 pub(crate) struct Stream {
     pub(crate) label: Label,
-    latency: Duration,
-    sink: Sink,
+    pub(crate) latency: Duration,
+    pub(crate) sink: Sink,
     /// Sums over earlier connections.
-    before: Report,
+    pub(crate) before: Report,
     pub(crate) last_report: Report,
     /// It is to be delivered whole.
     is_reliable: bool,
     /// The sender has ended it before the end of its source.
     is_cut_short: bool,
     /// Since when no connection carries it.
-    lost_at: Option<Instant>,
+    pub(crate) lost_at: Option<Instant>,
 }
 
 impl Stream {
     /// Its latency, if it is written in time.
-    fn latency(&self) -> Option<Duration> {
+    pub(crate) fn latency(&self) -> Option<Duration> {
         (!self.is_reliable).then_some(self.latency)
     }
 }
@@ -190,6 +203,8 @@ pub struct Receiver<H> {
     pub(crate) stream: Option<Stream>,
     pub(crate) file: Option<Transfer>,
     pub(crate) contender: Option<Contender>,
+    /// What has come of a stream over several paths.
+    pub(crate) joined: Joined,
     /// Connections whose sender has not opened its flow yet.
     pub(crate) waiting: Vec<(Connection, Instant)>,
     pub(crate) polled_at: Instant,
@@ -220,6 +235,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             stream,
             file,
             contender,
+            joined: Joined::new(),
             waiting,
             polled_at: now,
             progress_due,
@@ -247,6 +263,14 @@ impl<H: ReceiverHandler> Receiver<H> {
                     }
                 },
             };
+            if let Ok(label) = flow.config().label.parse() {
+                match self.receive_paths(connection, flow, label)? {
+                    Ended::Complete if self.options.once => return Ok(Outcome::StreamEnded),
+                    Ended::Replaced(connection, flow) => next = Some((connection, flow)),
+                    _ => {}
+                }
+                continue;
+            }
             let ended = self.receive_over(&connection, &flow);
             if let Entrance::Calling(calling) = &mut self.entrance {
                 calling.call_later();
@@ -385,13 +409,13 @@ impl<H: ReceiverHandler> Receiver<H> {
             stream.before = last.map_or(stream.last_report, |last| with_flow(stream.before, &last));
         }
         if let Ended::Complete = ended {
-            self.end(connection, &reports)?;
+            self.end(connection, &[&reports])?;
         }
         Ok(ended)
     }
 
     /// Opens the target of a stream that is not known.
-    fn begin_stream(&mut self, label: Label, config: &FlowConfig) -> Result<(), Error> {
+    pub(crate) fn begin_stream(&mut self, label: Label, config: &FlowConfig) -> Result<(), Error> {
         self.end_replaced()?;
         let is_reliable = config.reliability == Reliability::Full;
         let is_midway = label.before > 0;
@@ -421,7 +445,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(())
     }
 
-    fn emit_latency(&mut self, of_sender: Duration) -> Result<(), Error> {
+    pub(crate) fn emit_latency(&mut self, of_sender: Duration) -> Result<(), Error> {
         match self.stream.as_ref().and_then(Stream::latency) {
             Some(latency) => self.emit(ReceiverEvent::Latency { latency, of_sender }),
             None => Ok(()),
@@ -471,10 +495,14 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     /// Handles a unit.
     fn take(&mut self, delivery: Delivery) -> Result<(), Error> {
-        let (Some(stream), Delivery::Unit(unit)) = (&mut self.stream, delivery) else {
-            return Ok(());
-        };
-        match read(unit.id, &unit.data) {
+        let Delivery::Unit(unit) = delivery else { return Ok(()) };
+        self.take_message(read(unit.id, &unit.data))
+    }
+
+    /// Handles what a unit says.
+    pub(crate) fn take_message(&mut self, content: Result<Content, String>) -> Result<(), Error> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        match content {
             Ok(Content::Unit(unit)) => stream.sink.push(unit),
             Ok(Content::Gap(datagrams)) => stream.sink.abandon(datagrams),
             Ok(Content::End { datagrams, is_whole }) => {
@@ -534,13 +562,19 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     /// Ends the stream: writes the rest, sends the final report, and waits for the sender to close.
     /// A stream that should be whole and is not is an error.
-    fn end(&mut self, connection: &Connection, reports: &SendFlow) -> Result<(), Error> {
+    pub(crate) fn end(
+        &mut self,
+        connection: &Connection,
+        reports: &[&SendFlow],
+    ) -> Result<(), Error> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
         let Stream { before, is_reliable, is_cut_short, .. } = stream;
         let counts = stream.sink.finish()?;
         let report = Report { is_final: true, ..with_counts(before, counts) };
-        send(reports, &report);
-        reports.finish();
+        for reports in reports {
+            send(reports, &report);
+            reports.finish();
+        }
         self.await_close(connection);
         self.emit(ReceiverEvent::StreamEnded(&report))?;
         if !self.options.once || !is_reliable {
@@ -561,35 +595,5 @@ impl<H: ReceiverHandler> Receiver<H> {
                 Err(Error::Incomplete(format!("the stream is not whole: {sentence}")))
             }
         }
-    }
-}
-
-/// Sends a report, or skips it if the send queue is full: the next one has the sums, too.
-pub(crate) fn send(reports: &SendFlow, report: &impl serde::Serialize) {
-    if let Ok(text) = serde_json::to_vec(report) {
-        let _ = reports.send_within(Message::from(bytes::Bytes::from(text)), Wall::ZERO);
-    }
-}
-
-/// A report of `before` plus the statistics of the current flow.
-fn with_flow(before: Report, now: &ReceiveStatistics) -> Report {
-    Report {
-        units: before.units + now.units,
-        bytes: before.bytes + now.bytes,
-        late_units: before.late_units + now.late,
-        dropped_units: before.dropped_units + now.dropped,
-        mean_delay_s: now.delay.mean().as_secs_f64(),
-        max_delay_s: before.max_delay_s.max(now.delay.max.as_secs_f64()),
-        ..before
-    }
-}
-
-/// Sets the datagram counters of a report.
-fn with_counts(report: Report, counts: Counts) -> Report {
-    Report {
-        whole_datagrams: counts.whole,
-        damaged_datagrams: counts.damaged,
-        missing_datagrams: counts.missing(),
-        ..report
     }
 }

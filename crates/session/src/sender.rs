@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::file::{FileLabel, SourceFile};
 use crate::latency::{self, Latency, ShortLatency, StreamLatency};
 use crate::message::Label;
+use crate::paths::{PathEvent, PathFigures};
 use crate::source::Source;
 use crate::stream_name::{StreamName, with_name};
 use crate::totals::SenderTotals;
@@ -29,13 +30,13 @@ pub(crate) const STEP: Wall = Wall::from_millis(50);
 
 /// Time limit for the receiver's final report, beyond the target latency, unless reliability is
 /// full.
-const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
+pub(crate) const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
 
 /// Time limit for queued units after `stop`.
 pub(crate) const STOP_TIMEOUT: Wall = Wall::from_secs(2);
 
 /// Interval of [`SenderEvent::Progress`].
-const PROGRESS: Wall = Wall::from_secs(1);
+pub(crate) const PROGRESS: Wall = Wall::from_secs(1);
 
 /// Options of a [`Sender`].
 #[derive(Clone, Debug)]
@@ -107,6 +108,11 @@ pub enum SenderEvent<'a> {
     /// The bit rate that an encoder may have on this path: known, or changed by 5 % or more since the
     /// last such event. It falls at once and rises slowly.
     Target(Rate),
+    /// Of a stream over several paths: what happens to one.
+    Path(PathEvent),
+    /// Of a stream over several paths: figures of each, once a second before [`Progress`](Self::Progress),
+    /// and at its end.
+    Paths(&'a [PathFigures]),
     /// Statistics, once a second.
     Progress(&'a SenderTotals, &'a ConnectionStatistics),
 }

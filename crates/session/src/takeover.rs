@@ -9,7 +9,9 @@ use crate::calling::Calling;
 use crate::error::Error;
 use crate::file::{self, Offer};
 use crate::message::{Label, LabelError, REPORTS};
-use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP, send};
+use crate::paths::{PathLabel, PathLabelError};
+use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP};
+use crate::reporting::send;
 use crate::stream_name::split_name;
 
 /// Silence of a connection after which another sender may take its place. Reports, which a sender
@@ -28,7 +30,11 @@ pub(crate) enum Entrance {
 /// What a label says, without the name of its stream: the stream or the file.
 pub(crate) fn labels(text: &str) -> Result<(Label, Option<Offer>), LabelError> {
     let (label, _) = split_name(text).map_err(|_| LabelError::NotMedia)?;
-    file::labels(label)
+    match label.parse::<PathLabel>() {
+        Ok(of_path) => Ok((of_path.label, None)),
+        Err(PathLabelError::Invalid(error)) => Err(error),
+        Err(PathLabelError::Other) => file::labels(label),
+    }
 }
 
 /// A sender that has come while another's connection is silent, or seems to be.
@@ -41,7 +47,10 @@ pub(crate) struct Contender {
 
 impl<H: ReceiverHandler> Receiver<H> {
     /// Accepts a connection; returns one whose sender has opened its flow.
-    fn next_flow(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+    pub(crate) fn next_flow(
+        &mut self,
+        limit: Wall,
+    ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
         let listener = match &mut self.entrance {
             Entrance::Listener(listener) => listener,
             Entrance::Calling(calling) => {

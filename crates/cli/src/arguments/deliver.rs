@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_session::StreamName;
+use ontempo_session::paths::PathMode;
 use ontempo_transport::{Congestion, CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_udp::Dscp;
 
@@ -109,6 +110,27 @@ impl Repair {
     }
 }
 
+/// How a stream uses several paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathsArgument {
+    /// Each unit goes over all of them; the first copy counts
+    Duplicate,
+    /// The first that is there carries; another takes over when it is silent
+    Failover,
+    /// Each unit goes over the one on which it is expected first
+    Balance,
+}
+
+impl PathsArgument {
+    pub(crate) fn of_session(self) -> PathMode {
+        match self {
+            Self::Duplicate => PathMode::Duplicate,
+            Self::Failover => PathMode::Failover,
+            Self::Balance => PathMode::Balance,
+        }
+    }
+}
+
 /// A congestion control and its parameters.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
@@ -192,8 +214,15 @@ pub(crate) struct Send {
     pub(crate) from: Place,
     /// The receiver: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or a name or
     /// an address, and a port
-    #[arg(long, value_name = "URL|HOST:PORT")]
-    pub(crate) to: String,
+    /// Given several times: addresses of the same receiver, each a path (--paths)
+    #[arg(long, value_name = "URL|HOST:PORT", required = true)]
+    pub(crate) to: Vec<String>,
+    /// Address to send from; given several times, each a path, in the order of --to
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Vec<String>,
+    /// How several paths are used, up to four of --to or --bind; default: duplicate
+    #[arg(long, value_name = "MODE")]
+    pub(crate) paths: Option<PathsArgument>,
     /// The receiver's fingerprint, which it prints when it starts
     #[arg(long, value_name = "HEX", conflicts_with_all = ["trust", "insecure"])]
     pub(crate) fingerprint: Option<Fingerprint>,

@@ -18,7 +18,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
-pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Relay, Repair, Send};
+pub(crate) use self::deliver::{
+    Admission, Credentials, PathsArgument, Place, Receive, Relay, Repair, Send,
+};
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::media::Media;
 pub(crate) use self::monitor::{Export, Monitor};
@@ -170,6 +172,7 @@ Examples:
   ontempo send --from udp://:5000 --to ontempo://host.example:4433/FINGERPRINT#TOKEN
   ontempo send --from film.ts --realtime --to ontempo://host.example:4433/FINGERPRINT#TOKEN --latency '500 ms'
   ontempo send --from film.ts --to host.example:4433 --fingerprint HEX --token-file token --qlog traces
+  ontempo send --from udp://:5000 --to ontempo://line.example:4433/FINGERPRINT#TOKEN --to mobile.example:4433 --paths failover
   tar c folder | ontempo send --from - --to ontempo://host.example:4433/FINGERPRINT#TOKEN")]
     Send(Send),
     /// Receive media from `ontempo send` and pass it to a player, a file or a program

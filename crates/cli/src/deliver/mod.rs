@@ -1,6 +1,7 @@
 //! `ontempo send`, `receive` and `relay`: media between an encoder and players.
 
 mod documents;
+mod paths;
 mod receive;
 mod relay;
 mod send;

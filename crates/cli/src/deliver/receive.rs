@@ -13,6 +13,7 @@ use ontempo_foundation::Duration;
 use ontempo_place::Output;
 use ontempo_session::file::Offer;
 use ontempo_session::message::Report;
+use ontempo_session::paths::ReceivedPath;
 use ontempo_session::{
     Call, Error, Flowing, Outcome, PartFile, Receiver, ReceiverEvent, ReceiverHandler,
     ReceiverOptions, Target,
@@ -58,8 +59,9 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
     let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
-    let (meter, flowing) = (Meter::new(), None);
-    let handler = OutputHandler { arguments, status, is_once: once, meter, flowing, failed: None };
+    let (meter, flowing, paths) = (Meter::new(), None, Vec::new());
+    let handler =
+        OutputHandler { arguments, status, is_once: once, meter, flowing, paths, failed: None };
     let mut receiver = match entrance {
         Entrance::Listener(listener) => Receiver::new(listener, options, handler),
         Entrance::Call(call) => Receiver::calling(*call, options, handler),
@@ -186,6 +188,8 @@ struct OutputHandler<'a> {
     is_once: bool,
     meter: Meter,
     flowing: Option<Flowing>,
+    /// Of a stream over several.
+    paths: Vec<ReceivedPath>,
     /// Set if the target cannot be opened, or the output is closed.
     failed: Option<Failure>,
 }
@@ -230,6 +234,9 @@ impl ReceiverHandler for OutputHandler<'_> {
             ReceiverEvent::Receiving(remote) => {
                 self.status.connection(&format!("receiving from {remote}"));
             }
+            event @ (ReceiverEvent::ReceivingPath { .. }
+            | ReceiverEvent::LostPath(..)
+            | ReceiverEvent::Paths(_)) => self.of_path(event),
             ReceiverEvent::Lost(remote, reason) => {
                 let waits = if self.is_once {
                     format!("waiting for it for up to {} (--give-up)", self.arguments.give_up)
@@ -264,6 +271,19 @@ impl ReceiverHandler for OutputHandler<'_> {
 }
 
 impl OutputHandler<'_> {
+    fn of_path(&mut self, event: ReceiverEvent<'_>) {
+        match event {
+            ReceiverEvent::ReceivingPath { path, remote } => {
+                self.status.connection(&format!("receiving path {} from {remote}", path + 1));
+            }
+            ReceiverEvent::LostPath(remote, reason) => {
+                self.status.connection(&format!("lost the path from {remote}: {reason}"));
+            }
+            ReceiverEvent::Paths(paths) => self.paths = paths.to_vec(),
+            _ => {}
+        }
+    }
+
     fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
         match written {
             Ok(()) => ControlFlow::Continue(()),
@@ -330,6 +350,18 @@ impl OutputHandler<'_> {
             "stream": report,
         });
         let flow = self.flow(report);
+        let one = |path: &ReceivedPath| {
+            json!({
+                "path": path.path + 1,
+                "from": path.remote.to_string(),
+                "bytes_received": path.bytes_received,
+                "round_trip_s": path.round_trip.map(Duration::as_secs_f64),
+            })
+        };
+        let figures = match self.paths.as_slice() {
+            [] => figures,
+            paths => with(figures, json!({ "paths": paths.iter().map(one).collect::<Vec<_>>() })),
+        };
         self.status.show(&line, with(figures, flow))
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::Duration;
 use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_session::latency::ShortLatency;
+use ontempo_session::paths::{PathAddress, PathEvent, PathFigures, PathOptions};
 use ontempo_session::{
-    Backlog, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile,
-    Viewers,
+    Backlog, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source, SourceFile, Viewers,
 };
 use ontempo_transport::live::Options;
 use ontempo_transport::{Configuration, ConnectionStatistics, DeliveryOrder, Reliability, Trust};
@@ -20,6 +21,7 @@ use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::documents::{Counters, Documents, Meter, with};
+use super::paths::{self, AnySender};
 use super::status_line::StatusLine;
 use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
@@ -39,10 +41,14 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
 fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let is_live = arguments.from.is_live();
-    let destination = Destination::read(&arguments.to, "--to: ")?;
+    let destination = Destination::read(&arguments.to[0], "--to: ")?;
+    let paths = paths::options(arguments, &destination)?;
     let trust = destination.trust(arguments.fingerprint, || other_trust(arguments))?;
     let token = destination.token(&arguments.credentials)?;
-    let remote = answering(&destination.address, "--to ", &Greeting::quic())?;
+    let remote = match &paths {
+        Some(paths) => paths.paths[0].remote,
+        None => answering(&destination.address, "--to ", &Greeting::quic())?,
+    };
     let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
         congestion: arguments.congestion.or(CongestionName::FOR_MEDIA).map_err(Failure::Input)?,
@@ -70,16 +76,9 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
-    let handler = OutputHandler {
-        status: StatusLine::new(documents),
-        to: remote.to_string(),
-        lost_at: None,
-        give_up: arguments.give_up,
-        meter: Meter::new(),
-        source: SourceWatch::new(&arguments.from),
-        failed: None,
-    };
-    let mut sender = Sender::connect(options, backlog, source, handler).map_err(failure)?;
+    let handler = OutputHandler::new(arguments, documents, remote, paths.as_ref());
+    let connected = AnySender::connect(options, paths.as_ref(), (backlog, source), handler);
+    let mut sender = connected.map_err(failure)?;
     let done = sender.run();
     let totals = sender.totals();
     let is_stopped = sender.is_stopped();
@@ -150,6 +149,9 @@ struct OutputHandler {
     status: StatusLine,
     /// The receiver.
     to: String,
+    /// Several paths to it, and what they have done.
+    paths: Vec<PathAddress>,
+    figures: Vec<PathFigures>,
     /// Since when there is no connection.
     lost_at: Option<Instant>,
     /// How long it is tried to connect again.
@@ -211,6 +213,8 @@ impl SenderHandler for OutputHandler {
                          for what it has written",
                     );
             }
+            SenderEvent::Path(event) => return self.path_event(event),
+            SenderEvent::Paths(figures) => self.figures = figures.to_vec(),
             SenderEvent::Progress(totals, connection) => return self.progress(totals, connection),
             // The enum is non-exhaustive.
             _ => {}
@@ -220,6 +224,25 @@ impl SenderHandler for OutputHandler {
 }
 
 impl OutputHandler {
+    fn new(
+        arguments: &Arguments,
+        documents: Documents,
+        to: SocketAddr,
+        paths: Option<&PathOptions>,
+    ) -> Self {
+        Self {
+            status: StatusLine::new(documents),
+            to: to.to_string(),
+            paths: paths.map_or_else(Vec::new, |paths| paths.paths.clone()),
+            figures: Vec::new(),
+            lost_at: None,
+            give_up: arguments.give_up,
+            meter: Meter::new(),
+            source: SourceWatch::new(&arguments.from),
+            failed: None,
+        }
+    }
+
     fn progress(&mut self, all: &SenderTotals, over: &ConnectionStatistics) -> ControlFlow<()> {
         self.source.check(Instant::now(), all.input_bytes).into_iter().for_each(|sentence| {
             self.status.warn(&sentence);
@@ -229,7 +252,7 @@ impl OutputHandler {
             format!(", the path bears {:.1} Mbit/s", rate.as_bits_per_sec() as f64 / 1e6)
         });
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{bears}{viewers}",
+            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{bears}{viewers}{}",
             all.flow.units,
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
@@ -237,6 +260,7 @@ impl OutputHandler {
             over.round_trip.map_or_else(|| "-".to_owned(), |rtt| rtt.to_string()),
             over.packets_lost,
             over.packets_sent + over.packets_lost,
+            paths::line(&self.figures),
         );
         let counters = Counters {
             input: all.input_bytes,
@@ -245,8 +269,24 @@ impl OutputHandler {
             all: over.packets_sent + over.packets_lost,
         };
         let rates = self.meter.rates(Instant::now(), counters);
-        let written = self.status.show(&line, with(figures(all, Some(over)), rates));
+        let written =
+            self.status.show(&line, with(self.documents_of(figures(all, Some(over))), rates));
         self.done(written)
+    }
+
+    fn path_event(&mut self, event: PathEvent) -> ControlFlow<()> {
+        let (sentence, document) = paths::event(event, &self.paths);
+        self.status.connection(&sentence);
+        let written = self.status.documents.emit("path", document);
+        self.done(written)
+    }
+
+    /// With the figures of several paths.
+    fn documents_of(&self, figures: serde_json::Value) -> serde_json::Value {
+        if self.paths.is_empty() {
+            return figures;
+        }
+        with(figures, json!({ "paths": paths::documents(&self.figures, &self.paths) }))
     }
 
     fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
@@ -261,7 +301,7 @@ impl OutputHandler {
 
     fn totals(&self, all: &SenderTotals) -> Result<(), Failure> {
         if self.status.documents.is_on() {
-            return self.status.documents.emit("totals", figures(all, None));
+            return self.status.documents.emit("totals", self.documents_of(figures(all, None)));
         }
         let interrupted = if all.reconnected == 0 {
             String::new()

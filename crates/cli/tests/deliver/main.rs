@@ -4,6 +4,7 @@ mod admission;
 #[path = "../common/mod.rs"]
 mod common;
 mod json;
+mod paths;
 mod relay;
 mod resume;
 mod rtp;

@@ -9,9 +9,8 @@ use super::message::{FileContent, Offer, Reply, read};
 use super::part::{Beginning, PartFile};
 use crate::error::Error;
 use crate::message::Report;
-use crate::receiver::{
-    Ended, Flowing, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP, send,
-};
+use crate::receiver::{Ended, Flowing, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
+use crate::reporting::send;
 
 /// The file that is being received, over one or several connections.
 pub(crate) struct Transfer {

@@ -4,6 +4,7 @@
 //! Packetizer, endpoints, messages, reports and depacketizer are those of the two programs; the
 //! handshake, reconnection and its pauses are theirs, too.
 
+mod paths;
 mod side;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +24,7 @@ use crate::attempts::Attempts;
 use crate::latency;
 use crate::message::{self, Content, Label, REPORTS, Report};
 use crate::sink::{is_usable, release};
+pub use paths::{PathStream, PathStreamOptions};
 use side::{RECEIVER, Side, sender};
 
 /// Memory of queued units beyond which a live sender drops some: the command's default.

@@ -46,17 +46,26 @@ impl Side {
         name: &str,
         custom: Option<CustomLaw>,
     ) -> Self {
-        let mut random = RandomStream::new(seed, name);
-        let mut bytes = [0; 32];
-        for chunk in bytes.chunks_exact_mut(8) {
-            chunk.copy_from_slice(&random.next_u64().to_be_bytes());
-        }
         let configuration = ontempo_transport::Configuration {
             congestion: options.congestion,
             custom,
             connections: if name == "sender" { PLACES } else { configuration().connections },
             ..configuration()
         };
+        Self::with(configuration, seed, name)
+    }
+
+    /// With this configuration; random choices derive from `seed` and `name`.
+    pub(super) fn with(
+        configuration: ontempo_transport::Configuration,
+        seed: u64,
+        name: &str,
+    ) -> Self {
+        let mut random = RandomStream::new(seed, name);
+        let mut bytes = [0; 32];
+        for chunk in bytes.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&random.next_u64().to_be_bytes());
+        }
         let endpoint = Endpoint::new(configuration, bytes);
         let (wake, out, scratch) = (Time::NEVER, VecDeque::new(), Vec::new());
         Self { endpoint, wake, out, scratch, is_touched: true }

@@ -1,0 +1,321 @@
+//! Receives a stream over several paths: connections of one sender, which alone knows the stream's secret.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_foundation::Duration;
+use ontempo_transport::live::{Connection, ReceiveFlow, SendFlow};
+use ontempo_transport::{CloseReason, Delivery, DeliveryOrder, FlowConfig};
+
+use super::{Joined, PathLabel};
+use crate::error::Error;
+use crate::message::Report;
+use crate::receiver::{Ended, Flowing, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
+use crate::reporting::{send, with_counts};
+use crate::takeover::Entrance;
+
+/// Silence of all paths after which another sender may take their place.
+const SILENT: Wall = Wall::from_secs(1);
+
+/// A sender that is there is heard again within this time.
+const ANSWER: Wall = Wall::from_millis(100);
+
+/// Deliveries of one path before the next one is looked at.
+const TURN: usize = 64;
+
+/// How long deliveries are waited for after the stream's end.
+const REST: Wall = Wall::from_millis(20);
+
+/// What has come over a path.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedPath {
+    /// Its number at the sender.
+    pub path: usize,
+    /// From where.
+    pub remote: SocketAddr,
+    /// UDP payload of its connection.
+    pub bytes_received: u64,
+    /// Median of its clock comparisons.
+    pub round_trip: Option<Duration>,
+}
+
+/// Wakes the receiver when a path has something.
+#[derive(Clone, Default)]
+struct Bell(Arc<(Mutex<bool>, Condvar)>);
+
+impl Bell {
+    fn ring(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_one();
+    }
+
+    fn wait(&self, limit: Wall) {
+        let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.0.1.wait_timeout_while(rung, limit, |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+}
+
+/// A path's connection.
+struct Member {
+    path: usize,
+    connection: Connection,
+    flow: ReceiveFlow,
+    reports: SendFlow,
+}
+
+impl Member {
+    fn silence(&self) -> Wall {
+        let Some(statistics) = self.connection.statistics() else { return Wall::MAX };
+        Wall::from_nanos(self.connection.clock().now().since(statistics.heard).as_nanos())
+    }
+}
+
+/// Another sender that waits, and since when.
+type Contender = (Connection, ReceiveFlow, Instant);
+
+impl<H: ReceiverHandler> Receiver<H> {
+    /// Receives over the first connection of a stream, and over those that join it.
+    pub(crate) fn receive_paths(
+        &mut self,
+        connection: Connection,
+        flow: ReceiveFlow,
+        label: PathLabel,
+    ) -> Result<Ended, Error> {
+        let PathLabel { label, path } = label;
+        let is_known =
+            self.stream.as_ref().is_some_and(|stream| stream.label.session == label.session);
+        if self.is_of_another(label, None, is_known) {
+            self.refuse(&connection, "the stream of another sender has not ended")?;
+            return Ok(Ended::Refused);
+        }
+        if !is_known {
+            // Each path has its own order; datagrams are put in order when they are restored.
+            let config = FlowConfig { order: DeliveryOrder::InOrder, ..flow.config().clone() };
+            self.begin_stream(label, &config)?;
+            self.joined = Joined::new();
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.lost_at = None;
+        }
+        let (mut members, bell, mut contender) = (Vec::new(), Bell::default(), None);
+        self.join(&mut members, &bell, (connection, flow, path))?;
+        if !is_known {
+            self.emit_latency(label.latency)?;
+        }
+        let ended = self.receive_members(&mut members, &bell, &mut contender);
+        if let Err(error) = &ended {
+            let sentence = match error {
+                Error::Incomplete(sentence) => sentence.as_str(),
+                _ => "it cannot write what it receives",
+            };
+            for member in &members {
+                member.connection.close_with(CloseReason::Failed, sentence);
+            }
+        }
+        ended
+    }
+
+    /// A connection of the stream is one of its paths from now on, in place of an earlier one.
+    fn join(
+        &mut self,
+        members: &mut Vec<Member>,
+        bell: &Bell,
+        (connection, flow, path): (Connection, ReceiveFlow, usize),
+    ) -> Result<(), Error> {
+        let remote = connection.remote();
+        let Ok(reports) = self.flow_of_reports(&connection) else { return Ok(()) };
+        let rings = bell.clone();
+        flow.on_change(move || rings.ring());
+        bell.ring();
+        if let Some(place) = members.iter().position(|member| member.path == path) {
+            let old = members.swap_remove(place);
+            while let Some(Ok(Some(delivery))) = old.flow.receive_within(Wall::ZERO) {
+                self.take_of_path(delivery)?;
+            }
+        }
+        members.push(Member { path, connection, flow, reports });
+        members.sort_by_key(|member| member.path);
+        self.emit(ReceiverEvent::ReceivingPath { path, remote })
+    }
+
+    fn receive_members(
+        &mut self,
+        members: &mut Vec<Member>,
+        bell: &Bell,
+        contender: &mut Option<Contender>,
+    ) -> Result<Ended, Error> {
+        loop {
+            if self.is_stopped() {
+                return Ok(Ended::Stopped);
+            }
+            if let Some((connection, flow)) = self.poll_paths(members, bell, contender)? {
+                return Ok(Ended::Replaced(connection, flow));
+            }
+            let (mut idle, mut has_ended, mut place) = (true, false, 0);
+            while let Some(member) = members.get(place) {
+                match self.turn(member)? {
+                    Turn::Idle => place += 1,
+                    Turn::More => (idle, place) = (false, place + 1),
+                    Turn::Ended => (has_ended, place) = (true, place + 1),
+                    Turn::Lost(reason) => {
+                        let lost = members.remove(place).connection.remote();
+                        self.emit(ReceiverEvent::LostPath(lost, reason))?;
+                    }
+                }
+            }
+            if has_ended {
+                self.end_paths(members)?;
+                return Ok(Ended::Complete);
+            }
+            if members.is_empty() {
+                if let Some(stream) = &mut self.stream {
+                    stream.lost_at = Some(Instant::now());
+                }
+                return Ok(match contender.take() {
+                    Some((connection, flow, _)) => Ended::Replaced(connection, flow),
+                    None => Ended::Refused,
+                });
+            }
+            let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
+            let wait = stream.sink.work(idle)?;
+            if idle {
+                bell.wait(wait);
+            }
+            if Instant::now() >= self.progress_due {
+                self.progress_due = Instant::now() + PROGRESS;
+                self.report_paths(members)?;
+            }
+        }
+    }
+
+    /// Takes what a path has.
+    fn turn(&mut self, member: &Member) -> Result<Turn, Error> {
+        for count in 0..TURN {
+            match member.flow.receive_within(Wall::ZERO) {
+                Some(Ok(Some(delivery))) => self.take_of_path(delivery)?,
+                Some(Ok(None)) => return Ok(Turn::Ended),
+                Some(Err(error)) => return Ok(Turn::Lost(error.to_string())),
+                None if count == 0 => return Ok(Turn::Idle),
+                None => return Ok(Turn::More),
+            }
+        }
+        Ok(Turn::More)
+    }
+
+    fn take_of_path(&mut self, delivery: Delivery) -> Result<(), Error> {
+        let Delivery::Unit(unit) = delivery else { return Ok(()) };
+        match self.joined.take(&unit) {
+            Some(content) => self.take_message(content),
+            None => Ok(()),
+        }
+    }
+
+    /// The sender ends its flows when all has arrived over one path or another, or is too late.
+    fn end_paths(&mut self, members: &mut Vec<Member>) -> Result<(), Error> {
+        for member in members.iter() {
+            while let Some(Ok(Some(delivery))) = member.flow.receive_within(REST) {
+                self.take_of_path(delivery)?;
+            }
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.before = self.joined.report();
+        }
+        let (ends, others): (Vec<_>, Vec<_>) = members
+            .drain(..)
+            .partition(|member| matches!(member.flow.receive_within(Wall::ZERO), Some(Ok(None))));
+        let reports: Vec<_> = ends.iter().chain(&others).map(|one| &one.reports).collect();
+        let connection = ends.first().or(others.first()).map(|member| &member.connection);
+        match connection {
+            Some(connection) => self.end(connection, &reports),
+            None => Ok(()),
+        }
+    }
+
+    /// Polls the listener: paths join, other senders are refused, unless all paths are silent.
+    fn poll_paths(
+        &mut self,
+        members: &mut Vec<Member>,
+        bell: &Bell,
+        contender: &mut Option<Contender>,
+    ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        if self.polled_at.elapsed() < STEP || matches!(self.entrance, Entrance::Calling(_)) {
+            return Ok(None);
+        }
+        self.polled_at = Instant::now();
+        if let Some((connection, flow)) = self.next_flow(Wall::ZERO)? {
+            let session = self.stream.as_ref().map(|stream| stream.label.session);
+            match flow.config().label.parse() {
+                Ok(PathLabel { label, path }) if Some(label.session) == session => {
+                    self.join(members, bell, (connection, flow, path))?;
+                }
+                _ if contender.is_none() && !self.options.once => {
+                    *contender = Some((connection, flow, Instant::now()));
+                }
+                _ => self.refuse(&connection, "another is sending")?,
+            }
+        }
+        let Some((_, _, since)) = contender else { return Ok(None) };
+        let waited = since.elapsed();
+        let silence = members.iter().map(Member::silence).min().unwrap_or(Wall::MAX);
+        let is_there = silence + ANSWER < waited;
+        if !is_there && silence < SILENT {
+            return Ok(None);
+        }
+        let Some((connection, flow, _)) = contender.take() else { return Ok(None) };
+        if is_there {
+            self.refuse(&connection, "another is sending")?;
+            return Ok(None);
+        }
+        for member in members.iter() {
+            member.connection.close_with(CloseReason::Busy, "another sender has taken its place");
+        }
+        Ok(Some((connection, flow)))
+    }
+
+    /// Reports to the sender over all paths, and to the handler.
+    fn report_paths(&mut self, members: &[Member]) -> Result<(), Error> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let counts = stream.sink.counts();
+        let report: Report = with_counts(self.joined.report(), counts);
+        let missed = report.missed(&stream.last_report, stream.latency);
+        stream.last_report = report;
+        let (latency, written_bytes) = (stream.latency(), counts.bytes);
+        if let Some(missed) = missed {
+            self.emit(ReceiverEvent::Missed(missed))?;
+        }
+        members.iter().for_each(|member| send(&member.reports, &report));
+        let all =
+            members.iter().filter_map(|member| Some((member, member.connection.statistics()?)));
+        let paths: Vec<_> = all
+            .clone()
+            .map(|(member, over)| ReceivedPath {
+                path: member.path,
+                remote: member.connection.remote(),
+                bytes_received: over.bytes_received,
+                round_trip: over.clock_round_trip,
+            })
+            .collect();
+        let bytes_received = paths.iter().map(|path| path.bytes_received).sum();
+        let first = all.map(|(_, over)| over).next();
+        let connection =
+            first.map(|over| ontempo_transport::ConnectionStatistics { bytes_received, ..over });
+        let flows = members.iter().filter_map(|member| member.flow.statistics());
+        let busiest = flows.max_by_key(|flow| flow.throughput.as_bits_per_sec());
+        self.emit(ReceiverEvent::Paths(&paths))?;
+        self.emit(ReceiverEvent::Flowing(&Flowing { latency, written_bytes, connection }))?;
+        match busiest {
+            Some(flow) => self.emit(ReceiverEvent::Progress(&report, &flow)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What came of a look at a path.
+enum Turn {
+    Idle,
+    More,
+    Ended,
+    Lost(String),
+}
