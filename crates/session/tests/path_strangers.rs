@@ -75,6 +75,7 @@ fn who_does_not_know_the_streams_secret_does_not_join_it_also_with_the_token() {
     let receiving = spawn(move || Receiver::new(listener, once, handler).run());
     let backlog = Arc::new(Backlog::new(1 << 20, false));
     let options = SenderOptions {
+        grace: ontempo_session::latency::GRACE,
         remote,
         name: "localhost".to_owned(),
         trust: trust.clone(),
