@@ -273,6 +273,18 @@ fn the_registry_makes_the_controller_that_its_constructor_makes() {
 }
 
 #[test]
+fn over_udp_bbr_is_that_for_media_unless_a_variant_is_assigned() {
+    let bbr = CongestionName::Bbr;
+    let media = bbr.with([("variant", "media"), ("beta", "0.8")]);
+    assert_eq!(bbr.over_udp(&[("beta", "0.8")]), media);
+    assert_eq!(bbr.over_udp(&[("variant", "v3")]), Ok(bbr.into()));
+    let names = CongestionName::ALL.into_iter().filter(|name| *name != bbr);
+    names.for_each(|name| assert_eq!(name.over_udp(&[]), Ok(name.into())));
+    let error = CongestionName::Cubic.over_udp(&[("variant", "media")]);
+    assert!(error.is_err());
+}
+
+#[test]
 fn samples_of_the_simulators_tcp_are_refused_for_the_transport() {
     for samples in ["every-ack", "cumulative"] {
         let pert = CongestionName::Pert.with([("samples", samples)]).expect("PERT has it");
