@@ -1,8 +1,8 @@
-"""The measure by which ontempo's default controller is chosen (docs/comparison.md), from an arena.
+r"""The measure by which ontempo's default controller is chosen (docs/comparison.md), from an arena.
 
-    ontempo-lab arena --full --only ontempo --only ontempo-pert --only ontempo-media \\
-        --only ontempo-cubic --only ontempo-newreno --only ontempo-bbr-v3 --out out/measure
-    python -m experiments.controllers out/measure
+ontempo-lab arena --full --only ontempo --only ontempo-pert --only ontempo-media \
+    --only ontempo-cubic --only ontempo-newreno --only ontempo-bbr-v3 --out out/measure
+python -m experiments.controllers out/measure
 """
 
 import math
@@ -34,7 +34,7 @@ _TWO_FILMS = """duration = "35 s"
 [topology]
 kind = "dumbbell"
 access = {{ rate = "1 Gbit/s", delay = "0 ms" }}
-bottleneck = {{ rate = "{mbps} Mbit/s", delay = "50 ms", queue = {{ kind = "drop-tail", limit = "{queue} bytes" }} }}
+bottleneck = {{ rate = "{mbps} Mbit/s", delay = "50 ms", queue = {queue} }}
 [flows.film]
 count = 2
 {film}
@@ -82,7 +82,7 @@ def share_of_download(contender: Contender) -> float:
     paths = next(group.paths for group in GROUPS if group.name == "beside")
     shares = []
     for path in (path for path in paths if path.name.startswith("cubic-")):
-        text = path.text + f'\n[flows.film]\n{_FILM}\ntransport = {contender.table(LATENCY_MS)}\n'
+        text = path.text + f"\n[flows.film]\n{_FILM}\ntransport = {contender.table(LATENCY_MS)}\n"
         text = f'duration = "36 s"\n{text}stop = "29 s"\n[measure]\nfrom = "5 s"\n'
         flows = pl.DataFrame(ot.run(ot.parse(text), 1).flows)
         of = dict(flows.select(pl.col("group").cast(pl.String), "goodput_bps").iter_rows())
@@ -96,7 +96,7 @@ def jain_of_two(contender: Contender) -> float:
     for mbps in SHARED_MBPS:
         text = _TWO_FILMS.format(
             mbps=mbps,
-            queue=mbps * 12_500,
+            queue=f'{{ kind = "drop-tail", limit = "{mbps * 12_500} bytes" }}',
             film=_FILM,
             transport=contender.table(LATENCY_MS),
         )

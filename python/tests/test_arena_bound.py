@@ -164,5 +164,7 @@ generate = { rate = "3 Mbit/s", duration = "5 s" }
 
 def test_the_solver_leaves_standard_output_to_documents() -> None:
     program = "from ontempo.lab.arena import bound; bound._solver(); print('the document')"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout == "the document\n"

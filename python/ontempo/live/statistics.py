@@ -119,8 +119,9 @@ class ConnectionStatistics:
     window_bytes: int
     """The congestion window, in bytes."""
     target_bps: int | None
-    """What the path bears, for an encoder, in bits per second: falls at once, rises by 5 % a second;
-    ``None`` before it is known."""
+    """What the path bears, for an encoder, in bits per second; ``None`` before it is known.
+
+    It falls at once and rises by 5 % a second."""
     pacing_rate_bps: int | None
     """The pacing rate of the congestion control, in bits per second; ``None`` where it has none."""
     spacing_s: float | None

@@ -59,8 +59,9 @@ def _ontempo(
 ) -> Contender:
     flow = f'latency = "{{buffer}}", order = "{order}", congestion = {congestion}'
     table = f'kind = "ontempo", {flow}'
-    look = {"colour": "pert", "symbol": symbol}
-    return Contender(name, shown, table, cost=0.017, on_request=on_request, **look)
+    return Contender(
+        name, shown, table, colour="pert", symbol=symbol, cost=0.017, on_request=on_request
+    )
 
 
 def _candidate(name: str, shown: str, congestion: str) -> Contender:
@@ -105,7 +106,7 @@ CONTENDERS = (
     _candidate("newreno", "ontempo, NewReno", '"newreno"'),
     _candidate("bbr-v3", "ontempo, BBR version 3", _VERSION_3),
 )
-"""`ontempo send` over BBR for media as shipped, its order by default `in-order`; and over others."""
+"""`ontempo send` as shipped is over BBR for media, and `in-order`."""
 
 
 def named(names: Sequence[str]) -> tuple[Contender, ...]:
