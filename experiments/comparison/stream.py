@@ -15,7 +15,7 @@ PACKET = media.PACKET_BYTES
 PER_DATAGRAM = 7
 """Transport packets in a datagram, as encoders send them: 1,316 bytes."""
 
-KINDS = {"key": "video", "frame": "video", "sound": "audio"}
+KINDS = {"key": "video", "frame": "video", "disposable": "video", "sound": "audio"}
 """Units that are counted, by the packetizer's kinds."""
 
 

@@ -537,8 +537,10 @@ class MediaUnit:
     """A unit of a transport stream: a frame, a PES packet of sound, tables or stuffing."""
 
     @property
-    def kind(self) -> Literal["key", "frame", "sound", "tables", "filler", "other"]:
-        """What it holds: a keyframe, another frame, sound, tables, stuffing, or something else."""
+    def kind(
+        self,
+    ) -> Literal["key", "frame", "disposable", "sound", "tables", "filler", "other"]:
+        """What it holds: a keyframe, another frame, one that no other needs, sound, tables, stuffing, or something else."""
     @property
     def pid(self) -> int:
         """The PID of its first packet, 0 to 8191."""

@@ -102,7 +102,7 @@ def read_film(path: Path) -> tuple[Film, str]:
         ) from (error)
     of_pid: dict[int, list[MediaUnit]] = {}
     for unit in units:
-        if unit.kind in ("key", "frame") and unit.media_time_s is not None:
+        if unit.kind in ("key", "frame", "disposable") and unit.media_time_s is not None:
             of_pid.setdefault(unit.pid, []).append(unit)
     for found in of_pid.values():
         if [unit.size for unit in found] == sizes:

@@ -37,7 +37,7 @@ EMULATED_TIMES = 4
 """The buffer of these, in round trips."""
 
 EMULATED = ("tcp-cubic", "tcp-bbr", "srt", "rist", "rist-no-nulls", "ontempo")
-"""The contenders that run with real programs, in real time."""
+"""The contenders that run with real programs, in real time; others of ontempo where named."""
 
 
 _Part = tuple[Sequence[Entry], Sequence[Contender], str, Sequence[int]]
@@ -51,6 +51,8 @@ class Grid:
     entries: tuple[Entry, ...]
     both: tuple[Entry, ...]
     contenders: tuple[Contender, ...]
+    asked: frozenset[str] = frozenset()
+    """The patterns that name contenders."""
 
     @property
     def empty(self) -> bool:
@@ -59,7 +61,9 @@ class Grid:
 
     def real(self, lacking: Sequence[Contender]) -> tuple[Contender, ...]:
         """The contenders that are run with real programs, those that are there."""
-        return tuple(one for one in self.contenders if one.name in EMULATED and one not in lacking)
+        ours = {name for name in self.asked if name.startswith("ontempo-")}
+        wanted = ours | set(EMULATED)
+        return tuple(one for one in self.contenders if one.name in wanted and one not in lacking)
 
     def cells(
         self, out: File, lacking: Sequence[Contender] = ()
@@ -106,6 +110,7 @@ def grid(scale: Scale, worlds: Sequence[str], only: Sequence[str] = ()) -> Grid:
         tuple(one for one in found if chosen.has(one)) if SIMULATION in worlds else (),
         tuple(one for one in both if chosen.has(one)) if EMULATION in worlds else (),
         chosen.contenders,
+        frozenset(chosen.patterns[2]),
     )
 
 
