@@ -540,7 +540,10 @@ class MediaUnit:
     def kind(
         self,
     ) -> Literal["key", "frame", "disposable", "sound", "tables", "filler", "other"]:
-        """What it holds: a keyframe, another frame, one that no other needs, sound, tables, stuffing, or something else."""
+        """What it holds.
+
+        A keyframe, another frame, one that no other needs, sound, tables, stuffing, or else.
+        """
     @property
     def pid(self) -> int:
         """The PID of its first packet, 0 to 8191."""
