@@ -2,12 +2,12 @@
 //! own to one of its own.
 //!
 //! Why connections and not QUIC's multipath: see `docs/mechanisms/paths.md`. Each connection verifies the
-//! receiver and presents the token as a single one does. Its flow's label is a [`PathLabel`]: that of the
+//! receiver and presents the token as a single one does. Its flow's label is a `PathLabel`: that of the
 //! stream, with the number of the path. Each of its units begins with the low 32 bits of the message's
 //! number in the stream, big-endian; then comes what a stream over one path sends
-//! ([`message`](crate::message)). The receiver hands on each number once ([`Joined`]).
+//! ([`message`](crate::message)). The receiver hands on each number once (`Joined`).
 //!
-//! [`Group`] and [`Joined`] do no I/O.
+//! `Group` and `Joined` do no I/O.
 
 mod group;
 mod joined;
