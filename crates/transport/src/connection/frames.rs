@@ -245,8 +245,15 @@ impl Frames {
         all.len() as u64
     }
 
+    /// Before a plan: notes, and returns, whether the flow needs more than the path bears.
+    pub(super) fn note_path(&mut self, now: Time, path: &Path) -> bool {
+        self.is_new = false;
+        self.is_narrow = self.need(now).is_some_and(|need| need > path.usable());
+        self.is_narrow
+    }
+
     /// Drops the frames that go so that the others arrive by their deadlines, and returns their
-    /// units. `queue` is in the order of sending; `before` are the bytes that precede it.
+    /// units; for a path that is too narrow. `queue` is in the order of sending; `before` are the bytes that precede it.
     pub(super) fn plan(
         &mut self,
         now: Time,
@@ -254,13 +261,7 @@ impl Frames {
         before: u64,
         queue: &[Waiting],
     ) -> Vec<u64> {
-        self.is_new = false;
-        let usable = path.usable();
-        self.is_narrow = self.need(now).is_some_and(|need| need > usable);
-        if !self.is_narrow {
-            return Vec::new();
-        }
-        let reserve = self.reserve(usable);
+        let reserve = self.reserve(path.usable());
         let mut dropped: BTreeSet<u64> = BTreeSet::new();
         let mut ahead = before;
         // Frames not begun that may go, with their bytes ahead.
@@ -377,6 +378,9 @@ mod tests {
         }
 
         fn plan(&mut self, now: Time, path: &Path) -> Vec<u64> {
+            if !self.frames.note_path(now, path) {
+                return Vec::new();
+            }
             let dropped = self.frames.plan(now, path, 0, &self.queue);
             self.queue.retain(|waiting| !dropped.contains(&waiting.id));
             for id in &dropped {

@@ -463,6 +463,9 @@ impl SendFlow {
             return;
         }
         self.planned = Some((now, path.bears));
+        if !self.frames.note_path(now, path) {
+            return;
+        }
         let waiting = |(_, id): &(Reverse<u8>, u64)| {
             let slot = self.slots.get((id - self.first) as usize)?;
             let (id, frame) = (*id, self.frames.frame_of(*id)?);
