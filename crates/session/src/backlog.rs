@@ -14,6 +14,13 @@ pub(crate) struct QueuedUnit {
     pub(crate) queued_at: Instant,
 }
 
+impl QueuedUnit {
+    /// The number of its last datagram plus 1.
+    pub(crate) fn next_datagram(&self) -> u64 {
+        self.unit.parts.last().map_or(0, |last| last.datagram.saturating_add(1))
+    }
+}
+
 /// The next item to send.
 pub(crate) enum Next {
     Unit(Box<QueuedUnit>),
@@ -140,6 +147,15 @@ impl Backlog {
     /// Units dropped so far.
     pub fn overflow(&self) -> Overflow {
         self.lock().overflow
+    }
+
+    /// Units dropped since `before`, which becomes what was dropped so far; `None` if there are none.
+    pub(crate) fn overflow_since(&self, before: &mut Overflow) -> Option<Overflow> {
+        let last = std::mem::replace(before, self.overflow());
+        (*before != last).then(|| Overflow {
+            units: before.units - last.units,
+            bytes: before.bytes - last.bytes,
+        })
     }
 
     /// Bytes of the data of all units so far, also of those dropped.

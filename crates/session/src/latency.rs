@@ -42,13 +42,14 @@ pub fn for_one_repair(round_trip: Duration) -> Duration {
     whole_millis(round_trip + round_trip / 8).max(Duration::from_millis(1))
 }
 
+/// The grace of a flow: what is not sent again is not waited for.
+pub(crate) fn grace_with(reliability: Reliability, grace: Duration) -> Duration {
+    if reliability == Reliability::None { Duration::ZERO } else { grace }
+}
+
 /// How long a unit lives at the sender: as long as the receiver waits for it.
 pub(crate) fn lifetime(reliability: Reliability, latency: Duration, grace: Duration) -> Duration {
-    match reliability {
-        // What is not sent again is not waited for.
-        Reliability::None => latency,
-        _ => latency.saturating_add(grace),
-    }
+    latency.saturating_add(grace_with(reliability, grace))
 }
 
 /// The latency for a path of this round trip, whole milliseconds.

@@ -385,9 +385,7 @@ impl<H: SenderHandler> Sender<H> {
                 None if self.source_ended => return self.finish(session),
                 None => match self.backlog.next(STEP) {
                     Next::Unit(queued) => {
-                        let last = queued.unit.parts.last().map(|part| part.datagram);
-                        let next = last.map_or(0, |last| last.saturating_add(1));
-                        self.datagrams = self.datagrams.max(next);
+                        self.datagrams = self.datagrams.max(queued.next_datagram());
                         OutgoingMessage::media(&queued)
                     }
                     Next::Gap(datagrams) => OutgoingMessage::gap(&datagrams),
@@ -510,12 +508,9 @@ impl<H: SenderHandler> Sender<H> {
     }
 
     pub(crate) fn emit_overflow(&mut self) -> Result<(), Error> {
-        let (now, before) = (self.backlog.overflow(), self.totals.overflow);
-        if now == before {
-            return Ok(());
+        match self.backlog.overflow_since(&mut self.totals.overflow) {
+            Some(overflow) => self.emit(SenderEvent::Overflow(overflow)),
+            None => Ok(()),
         }
-        self.totals.overflow = now;
-        let (units, bytes) = (now.units - before.units, now.bytes - before.bytes);
-        self.emit(SenderEvent::Overflow(Overflow { units, bytes }))
     }
 }

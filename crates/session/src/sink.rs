@@ -15,6 +15,7 @@ use ontempo_udp::{
 };
 
 use crate::error::{Error, target};
+use crate::latency::grace_with;
 use crate::output::StoppableWriter;
 use crate::rtcp::is_rtcp;
 
@@ -277,8 +278,9 @@ pub(crate) fn release(
     match (config.reliability, config.order) {
         (Reliability::Full, DeliveryOrder::OutOfOrder) if to_network => Release::WhenWhole,
         (Reliability::Full, _) => Release::InOrder,
-        (Reliability::Deadline, _) => Release::AsArrived { delay: latency, grace },
-        (Reliability::None, _) => Release::AsArrived { delay: latency, grace: Duration::ZERO },
+        (reliability, _) => {
+            Release::AsArrived { delay: latency, grace: grace_with(reliability, grace) }
+        }
     }
 }
 

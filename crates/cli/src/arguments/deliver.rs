@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_session::StreamName;
+use ontempo_session::latency::GRACE;
 use ontempo_session::paths::PathMode;
 use ontempo_transport::{Congestion, CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_udp::Dscp;
@@ -249,7 +250,7 @@ pub(crate) struct Send {
     pub(crate) latency: Option<Duration>,
     /// How much longer the receiver waits for what is missing, and units live; 0: the output keeps the
     /// latency exactly
-    #[arg(long, value_name = "TIME", default_value = "50 ms", value_parser = latency)]
+    #[arg(long, value_name = "TIME", default_value_t = GRACE, value_parser = latency)]
     pub(crate) grace: Duration,
     #[command(flatten)]
     pub(crate) congestion: Control,

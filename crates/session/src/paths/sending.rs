@@ -17,7 +17,7 @@ use ontempo_udp::{Clock, any_for};
 
 use super::{Group, MAX_PATHS, PathFigures, PathLabel, PathMode, STEP, Sample};
 use crate::attempts::{Attempts, PLACES};
-use crate::backlog::{Backlog, Next, Overflow};
+use crate::backlog::{Backlog, Next};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::latency::{self, StreamLatency};
@@ -248,13 +248,17 @@ impl<H: SenderHandler> PathSender<H> {
         Ok(())
     }
 
+    fn lifetime(&self, latency: Duration) -> Duration {
+        latency::lifetime(self.options.reliability, latency, self.options.grace)
+    }
+
     fn open_flow(&mut self, path: usize) -> Result<(), Error> {
         let now = self.clock.now();
+        let latency = self.latency.unwrap_or(latency::LEAST);
+        let lifetime = self.lifetime(latency);
         let dial = &mut self.dials[path];
         let Some(connection) = dial.connection.take() else { return Ok(()) };
-        let latency = self.latency.unwrap_or(latency::LEAST);
         let label = Label { before: dial.opened, latency, ..self.label };
-        let lifetime = latency::lifetime(self.options.reliability, latency, self.options.grace);
         let label = PathLabel { label, path }.to_string();
         let (order, reliability) = (DeliveryOrder::OutOfOrder, self.options.reliability);
         let config = FlowConfig { order, reliability, label };
@@ -342,9 +346,8 @@ impl<H: SenderHandler> PathSender<H> {
                 break;
             }
         }
-        let lifetime =
-            |latency| latency::lifetime(self.options.reliability, latency, self.options.grace);
-        let left = self.latency.map(|latency| lifetime(latency).saturating_sub(message.age()));
+        let lifetime = self.latency.map(|latency| self.lifetime(latency));
+        let left = lifetime.map(|lifetime| lifetime.saturating_sub(message.age()));
         let left = left.filter(|_| self.options.reliability != Reliability::Full);
         if on == [None; MAX_PATHS] {
             if left != Some(Duration::ZERO) {
@@ -360,9 +363,7 @@ impl<H: SenderHandler> PathSender<H> {
     fn next_of_source(&mut self) -> Option<OutgoingMessage> {
         match self.backlog.next(WAIT) {
             Next::Unit(queued) => {
-                let last = queued.unit.parts.last().map(|part| part.datagram);
-                let next = last.map_or(0, |last| last.saturating_add(1));
-                self.datagrams = self.datagrams.max(next);
+                self.datagrams = self.datagrams.max(queued.next_datagram());
                 return Some(OutgoingMessage::media(&queued));
             }
             Next::Gap(datagrams) => return Some(OutgoingMessage::gap(&datagrams)),
@@ -504,12 +505,8 @@ impl<H: SenderHandler> PathSender<H> {
             return Ok(());
         }
         self.progress_due = Instant::now() + PROGRESS;
-        let overflow = self.backlog.overflow();
-        let before = std::mem::replace(&mut self.totals.overflow, overflow);
-        if overflow != before {
-            let units = overflow.units - before.units;
-            let bytes = overflow.bytes - before.bytes;
-            self.emit(SenderEvent::Overflow(Overflow { units, bytes }))?;
+        if let Some(overflow) = self.backlog.overflow_since(&mut self.totals.overflow) {
+            self.emit(SenderEvent::Overflow(overflow))?;
         }
         if let Some(report) = self.last_report() {
             let latency = self.latency.unwrap_or_default();
