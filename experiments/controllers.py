@@ -14,6 +14,7 @@ from statistics import fmean, stdev
 import polars as pl
 
 import ontempo as ot
+from ontempo.lab.arena import summary
 from ontempo.lab.arena.contenders import CONTENDERS, Contender
 from ontempo.lab.arena.groups import GROUPS
 
@@ -48,7 +49,8 @@ from = "5 s"
 def by_path(rows: pl.DataFrame) -> pl.DataFrame:
     """The share of pictures on time and the bytes of each path and contender."""
     rows = rows.filter(pl.col("buffer").is_in(BUFFERS), pl.col("class").is_in(CLASSES))
-    return rows.group_by("class", "path", "contender").agg(pl.col("on_time", "bytes").mean())
+    over_films = summary.by_path(rows)
+    return over_films.group_by("class", "path", "contender").agg(pl.col("on_time", "bytes").mean())
 
 
 def by_class(paths: pl.DataFrame, contender: str) -> dict[str, float]:
