@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
-/// Relays packets between one client and a server; gone with this.
+/// Relays packets between clients and a server, which sees each client at a port of its own, as behind
+/// a NAT; gone with this.
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     pub(crate) lost: Arc<AtomicU64>,
@@ -17,23 +18,60 @@ pub(crate) struct Relay {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Packets in flight.
-type Way = VecDeque<(Instant, Vec<u8>, SocketAddr)>;
+/// Packets in flight, and the number of their client.
+type Way = VecDeque<(Instant, Vec<u8>, usize)>;
+
+struct Client {
+    address: SocketAddr,
+    /// Towards the server.
+    back: UdpSocket,
+}
 
 struct Path {
     front: UdpSocket,
-    back: UdpSocket,
     server: SocketAddr,
-    client: Option<SocketAddr>,
+    clients: Vec<Client>,
     share: f64,
     delay: Duration,
     random: u64,
     lost: Arc<AtomicU64>,
     is_cut: Arc<AtomicBool>,
-    ways: [Way; 2],
+    there: Way,
+    back: Way,
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_nonblocking(true).expect("set");
+    socket
+}
+
+fn due(way: &mut Way) -> Option<(Vec<u8>, usize)> {
+    let is_due = way.front().is_some_and(|(due, ..)| *due <= Instant::now());
+    if is_due { way.pop_front().map(|(_, bytes, client)| (bytes, client)) } else { None }
+}
+
+/// What has arrived; nothing if the peer of an earlier packet is gone.
+fn received<'a>(socket: &UdpSocket, room: &'a mut [u8]) -> Option<(&'a [u8], SocketAddr)> {
+    match socket.recv_from(room) {
+        Ok((length, from)) => Some((&room[..length], from)),
+        Err(error) => {
+            let is_usual =
+                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused);
+            assert!(is_usual, "{error}");
+            None
+        }
+    }
 }
 
 impl Path {
+    fn client(&mut self, address: SocketAddr) -> usize {
+        self.clients.iter().position(|one| one.address == address).unwrap_or_else(|| {
+            self.clients.push(Client { address, back: socket() });
+            self.clients.len() - 1
+        })
+    }
+
     fn is_lost(&mut self) -> bool {
         // Knuth's generator; its upper bits are good enough for a coin.
         self.random = self
@@ -46,37 +84,31 @@ impl Path {
         lost
     }
 
-    /// Receives packets and sends those that are due; false if there were none.
+    /// Receives packets and sends those that are due; false if none arrived.
     fn turn(&mut self) -> bool {
-        let mut buffer = [0; 65_536];
+        let mut room = [0; 65_536];
         let mut busy = false;
-        for way in 0..2 {
-            let socket = if way == 0 { &self.front } else { &self.back };
-            match socket.recv_from(&mut buffer) {
-                Ok((length, from)) => {
-                    busy = true;
-                    if way == 0 {
-                        self.client = Some(from);
-                    }
-                    let to = if way == 0 { Some(self.server) } else { self.client };
-                    if let (false, Some(to)) = (self.is_lost(), to) {
-                        let due = Instant::now() + self.delay;
-                        self.ways[way].push_back((due, buffer[..length].to_vec(), to));
-                    }
+        if let Some((bytes, from)) = received(&self.front, &mut room) {
+            busy = true;
+            let client = self.client(from);
+            if !self.is_lost() {
+                self.there.push_back((Instant::now() + self.delay, bytes.to_vec(), client));
+            }
+        }
+        for client in 0..self.clients.len() {
+            if let Some((bytes, _)) = received(&self.clients[client].back, &mut room) {
+                busy = true;
+                if !self.is_lost() {
+                    self.back.push_back((Instant::now() + self.delay, bytes.to_vec(), client));
                 }
-                Err(error) => assert!(
-                    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused),
-                    "{error}"
-                ),
             }
-            while let Some((due, ..)) = self.ways[way].front()
-                && *due <= Instant::now()
-                && let Some((_, bytes, to)) = self.ways[way].pop_front()
-            {
-                let socket = if way == 0 { &self.back } else { &self.front };
-                // As if the network had lost it.
-                let _ = socket.send_to(&bytes, to);
-            }
+        }
+        // What cannot be sent is as if the network had lost it.
+        while let Some((bytes, client)) = due(&mut self.there) {
+            let _ = self.clients[client].back.send_to(&bytes, self.server);
+        }
+        while let Some((bytes, client)) = due(&mut self.back) {
+            let _ = self.front.send_to(&bytes, self.clients[client].address);
         }
         busy
     }
@@ -85,28 +117,21 @@ impl Path {
 impl Relay {
     /// Relays to `server` with this loss in each direction, after `delay`.
     pub(crate) fn start(server: SocketAddr, share: f64, delay: Duration) -> Self {
-        let bind = || {
-            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-            socket.set_nonblocking(true).expect("set");
-            socket
-        };
-        let (front, back) = (bind(), bind());
+        let front = socket();
         let address = front.local_addr().expect("an address");
         let (lost, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let is_cut = Arc::<AtomicBool>::default();
-        let ways = [Way::new(), Way::new()];
-        let counter = Arc::clone(&lost);
         let mut path = Path {
             front,
-            back,
             server,
-            client: None,
+            clients: Vec::new(),
             share,
             delay,
             random: 1,
-            lost: counter,
+            lost: Arc::clone(&lost),
             is_cut: Arc::clone(&is_cut),
-            ways,
+            there: Way::new(),
+            back: Way::new(),
         };
         let stopped = Arc::clone(&stop);
         let thread = spawn(move || {
