@@ -54,7 +54,7 @@ test: machine ## Run every check and every test, and count them.
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
 .PHONY: every-test
-every-test: check-format lint test-rust test-fuzz check-portable check-rustdoc check-docs test-python check-claims
+every-test: check-format lint test-rust test-c test-fuzz check-portable check-rustdoc check-docs test-python check-claims
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, with many flows, with films; memory.
@@ -93,6 +93,7 @@ lint: build ## Run clippy, ruff and mypy.
 			echo "$$folder/Cargo.lock is old: run cargo update --workspace there"; exit 1; }; \
 	done
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
+	$(C) clippy $(RELEASE) $(IN_C) --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
@@ -146,6 +147,7 @@ $(VENV)/built: $(BIN)/maturin $(VENV)/features $(RUST_SOURCES) Cargo.toml Cargo.
 check-format: build
 	$(call step,check-format)
 	cargo fmt --all --check
+	cargo fmt --manifest-path bindings/c/Cargo.toml --check
 	$(BIN)/ruff format --check
 
 .PHONY: test-rust
@@ -154,6 +156,29 @@ test-rust: machine
 	scripts/fetch-base-mibs
 	cargo test $(RELEASE) $(FEATURES) --workspace | tee -a $(TESTED)/output
 	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network | tee -a $(TESTED)/output # with overflow checks
+
+# The library for programs in C: a workspace of its own.
+C := CARGO_TARGET_DIR=$(CURDIR)/target cargo
+IN_C := --locked --manifest-path bindings/c/Cargo.toml
+PREFIX := /usr/local
+
+.PHONY: c
+c: machine ## Build libontempo, the library for programs in C.
+	$(C) build $(RELEASE) $(IN_C)
+
+.PHONY: install-c
+install-c: c ## Install it: header, libraries, pkg-config file (PREFIX=/usr/local, DESTDIR=).
+	scripts/install-c target/release $(PREFIX)
+
+.PHONY: c-header
+c-header: machine ## Write its header anew, after a change of bindings/c/src.
+	ONTEMPO_WRITE_HEADER=1 $(C) test $(RELEASE) $(IN_C) --test header
+
+.PHONY: test-c
+test-c: machine
+	$(call step,test-c)
+	$(C) build $(RELEASE) $(IN_C)
+	$(C) test $(RELEASE) $(IN_C) | tee -a $(TESTED)/output
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
 .PHONY: test-fuzz

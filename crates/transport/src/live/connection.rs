@@ -179,6 +179,11 @@ impl Connection {
         self.remote
     }
 
+    /// The peer's address now: it may have moved. `None` once the connection is closed.
+    pub fn remote_now(&self) -> Option<SocketAddr> {
+        self.thread.request(|reply| Command::Remote(self.id, reply))
+    }
+
     /// This side's address.
     pub fn local(&self) -> SocketAddr {
         self.thread.local

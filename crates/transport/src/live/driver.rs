@@ -397,6 +397,11 @@ impl Protocol for EndpointDriver {
                 self.open_or_wait(id, config, reply);
             }
             Command::RunTasks => self.run_tasks(now),
+            Command::Remote(id, reply) => {
+                if let Some(remote) = self.endpoint.remote(id) {
+                    let _ = reply.send(remote);
+                }
+            }
             Command::Statistics(id, reply) => {
                 if let Some((found, _)) = self.connection(id) {
                     let _ = reply.send(found.statistics());

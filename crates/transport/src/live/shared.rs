@@ -60,6 +60,8 @@ pub(super) enum Command {
     OpenFlow(ConnectionId, FlowConfig, SyncSender<Result<OpenedFlow, Error>>),
     /// Execute the queued tasks.
     RunTasks,
+    /// The peer's address now.
+    Remote(ConnectionId, SyncSender<SocketAddr>),
     Statistics(ConnectionId, SyncSender<ConnectionStatistics>),
     SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),

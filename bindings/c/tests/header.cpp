@@ -1,0 +1,3 @@
+#include <ontempo.h>
+
+int main() { return ontempo_abi() == ONTEMPO_ABI ? 0 : 1; }
