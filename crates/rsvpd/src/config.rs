@@ -18,6 +18,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use netlink_packet_route::link::LinkLayerType;
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
 use ontempo_place::read_own;
 use ontempo_reservation::htb::{Device, Htb};
@@ -26,6 +27,7 @@ use ontempo_reservation::{local, machine};
 use serde::Deserialize;
 
 use crate::error::DaemonError;
+use crate::link_layer::{LinkLayer, Overhead};
 
 /// Bytes of a secret at least: shorter ones can be guessed.
 const MIN_SECRET: usize = 16;
@@ -81,6 +83,9 @@ pub(crate) struct Interface {
     reservable: Percent,
     /// Limit of the sum of the bursts; where not given, the bytes of one second at the link's rate.
     buffer: Option<Bytes>,
+    /// Bytes of a packet on the link beyond those of IP, at whose layer `rate` counts; where not
+    /// given, those that the interface's kind has.
+    pub(crate) overhead: Option<Overhead>,
     /// The link's latency without queueing, for ADSPEC.
     pub(crate) latency: Option<Duration>,
     /// Guaranteed service is offered.
@@ -258,7 +263,8 @@ impl Interface {
         if self.reservable > Percent::ALL {
             return Err(format!(".reservable: {} is more than 100 %", self.reservable));
         }
-        self.device(name, Bytes::new(1500)).map_err(|what| format!(": {what}"))?;
+        let any = LinkLayer::of(LinkLayerType::Ether, None);
+        self.device(name, Bytes::new(1500), any).map_err(|what| format!(": {what}"))?;
         Ok(())
     }
 
@@ -320,7 +326,8 @@ impl Interface {
             * u128::from(self.reservable.as_thousandths())
             / u128::from(Percent::ALL.as_thousandths());
         // No more than the rate, which fits.
-        Rate::from_bits_per_sec(u64::try_from(share).unwrap_or(u64::MAX))
+        let share = Rate::from_bits_per_sec(u64::try_from(share).unwrap_or(u64::MAX));
+        if self.enforce { share.min(Device::most_reservable(self.rate)) } else { share }
     }
 
     pub(crate) fn buffer(&self) -> Bytes {
@@ -328,9 +335,11 @@ impl Interface {
     }
 
     /// Its traffic control.
-    pub(crate) fn device(&self, name: &str, mtu: Bytes) -> Result<Htb, String> {
+    pub(crate) fn device(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Result<Htb, String> {
         let (name, rate, reservable) = (name.to_owned(), self.rate, self.reservable());
-        Htb::new(Device { name, rate, reservable, mtu }).map_err(|error| error.to_string())
+        let (_, uncounted) = layer.overhead(self.overhead);
+        let device = Device { name, rate, reservable, mtu, header: layer.header, uncounted };
+        Htb::new(device).map_err(|error| error.to_string())
     }
 }
 

@@ -9,6 +9,7 @@ mod config;
 mod daemon;
 mod enforcement;
 mod error;
+mod link_layer;
 mod netlink;
 mod packets;
 mod routes;

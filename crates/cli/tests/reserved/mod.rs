@@ -8,6 +8,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub(crate) mod overload;
+
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -246,7 +248,8 @@ impl Network {
     pub(crate) fn wait_for_teardown(&self, node: &str, interface: &str) {
         let filters =
             || run("tc", &["-n", &self.namespace(node), "filter", "show", "dev", interface]);
-        let is_clean = || self.classes(node, interface).is_empty() && !filters().contains("flowid");
+        let is_clean =
+            || self.classes(node, interface).is_empty() && !filters().contains("flowid 1:10");
         wait_until("teardown", is_clean);
     }
 
@@ -385,7 +388,7 @@ impl Drop for Network {
 
 pub(crate) fn traffic(kilobits: u32) -> TrafficSpec {
     let rate = kilobits as f32 * 125.0;
-    TrafficSpec { rate, burst: 4000.0, peak: f32::INFINITY, smallest: 64, largest: 1500 }
+    TrafficSpec { rate, burst: 4000.0, peak: f32::INFINITY, smallest: 1000, largest: 1500 }
 }
 
 pub(crate) fn is_reserved(event: &Notice) -> bool {

@@ -97,9 +97,10 @@ pub struct Reservation {
     pub filters: Vec<Sender>,
     /// The service, with the traffic that is to be served and policed.
     pub flowspec: FlowSpec,
-    /// What is set aside, rounded up to a bit per second.
+    /// What is set aside of the link: the flow's rate with the link's headers, rounded up to a byte
+    /// per second.
     pub rate: Rate,
-    /// The bucket's depth, rounded up.
+    /// The bucket's depth on the link, rounded up.
     pub burst: Bytes,
 }
 
@@ -118,6 +119,8 @@ pub struct InterfaceConfig {
     pub latency: Option<Duration>,
     /// Its largest IP packet.
     pub mtu: u32,
+    /// Bytes that each packet takes on the link beyond those of IP, which a TSpec counts.
+    pub overhead: Bytes,
     /// Error terms of guaranteed service (RFC 2212); `None` where it is not offered.
     pub guaranteed: Option<ErrorTerms>,
     /// Messages are numbered and refreshed by number (RFC 2961); off where routers that do not

@@ -177,6 +177,7 @@ impl World {
                 rate: Rate::from_bits_per_sec(1_500_000),
                 latency: Some(self.links[link].delay),
                 mtu: 1500,
+                overhead: Bytes::ZERO,
                 guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
                 refresh_reduction: self.settings.refresh_reduction,
                 guard: sealed.then(|| {

@@ -56,8 +56,8 @@ impl Daemon<'_> {
         let Some(config) = self.config.interfaces.get(name) else { return Ok(()) };
         let id = InterfaceId(new.index);
         if config.enforce {
-            let device =
-                config.device(name, Bytes::new(u64::from(new.mtu))).map_err(DaemonError::Input)?;
+            let mtu = Bytes::new(u64::from(new.mtu));
+            let device = config.device(name, mtu, new.layer).map_err(DaemonError::Input)?;
             let adopted = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
             if adopted > 0 {
                 let machine = self.config.machine();
@@ -93,6 +93,8 @@ fn interface_config(
 ) -> InterfaceConfig {
     let mtu = Bytes::new(u64::from(new.mtu));
     let guard = config.guard(time_of_day(), neighbours);
+    let (overhead, _) = new.layer.overhead(config.overhead);
+    let frame = Bytes::new(mtu.get() + overhead.get());
     InterfaceConfig {
         addresses: new.addresses.clone(),
         reservable: config.reservable(),
@@ -100,14 +102,16 @@ fn interface_config(
         rate: config.rate,
         latency: config.latency,
         mtu: new.mtu,
-        guaranteed: config.guaranteed.then(|| error_terms(config.rate, mtu)),
+        overhead,
+        guaranteed: config.guaranteed.then(|| error_terms(config.rate, mtu, frame)),
         refresh_reduction: config.refresh_reduction,
         guard,
     }
 }
 
-/// C: one packet of the flow at its rate; D: one packet of another flow being sent (RFC 2212).
-fn error_terms(rate: Rate, mtu: Bytes) -> ErrorTerms {
-    let d: Duration = rate.time_to_send(mtu);
+/// C: one packet of the flow at its rate, which the link's headers have raised as much as the packet;
+/// D: one packet of another flow being sent, with them (RFC 2212).
+fn error_terms(rate: Rate, mtu: Bytes, frame: Bytes) -> ErrorTerms {
+    let d: Duration = rate.time_to_send(frame);
     ErrorTerms { c: mtu, d }
 }

@@ -269,12 +269,14 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::os::unix::fs::PermissionsExt;
 
+    use netlink_packet_route::link::LinkLayerType;
     use ontempo_foundation::Time;
     use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 
     use super::*;
     use crate::applications::tests::connect_as;
     use crate::config::Config;
+    use crate::link_layer::LinkLayer;
     use crate::packets::Packets;
     use crate::routes::Interface;
 
@@ -309,7 +311,8 @@ mod tests {
         let (packets, mut log) = (Packets::open().expect("root may"), |_: &str| {});
         let mut daemon = Daemon::open(config, packets, &mut log).expect("it opens");
         // An address of none of this machine's interfaces: nothing is sent.
-        let lo = Interface { index: 1, mtu: 1_500, up: true, addresses: vec![HERE.into()] };
+        let layer = LinkLayer::of(LinkLayerType::Loopback, None);
+        let lo = Interface { index: 1, mtu: 1_500, up: true, layer, addresses: vec![HERE.into()] };
         daemon.set_up("lo", &lo).expect("it enforces nothing");
         for path in [&folder, &socket] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).expect("its owner may");
