@@ -28,6 +28,7 @@ use serde::Deserialize;
 
 use crate::error::DaemonError;
 use crate::link_layer::{LinkLayer, Overhead};
+use crate::log::Level;
 
 /// Bytes of a secret at least: shorter ones can be guessed.
 const MIN_SECRET: usize = 16;
@@ -53,6 +54,9 @@ pub struct Config {
     /// alone.
     #[serde(default)]
     pub(crate) trust_network: bool,
+    /// Lines of this level and above are written.
+    #[serde(default = "default_log")]
+    pub(crate) log: Level,
     #[serde(default)]
     limits: Limits,
     #[serde(default)]
@@ -73,7 +77,7 @@ struct Limits {
 }
 
 /// An interface with RSVP.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Interface {
     /// The link's rate.
@@ -108,14 +112,14 @@ pub(crate) struct Interface {
 }
 
 /// The keys of an interface.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Keys {
     of_interface: Option<Key>,
     of_neighbours: BTreeMap<IpAddr, NeighbourKeys>,
 }
 
 /// A neighbour's key, or one for each direction.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WrittenNeighbour {
     key: Option<WrittenKey>,
@@ -123,7 +127,7 @@ struct WrittenNeighbour {
     receive: Option<WrittenKey>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WrittenKey {
     id: u64,
@@ -135,14 +139,14 @@ struct WrittenKey {
 }
 
 /// Key Identifiers of both directions, 48 bits each.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Identifiers {
     send: u64,
     receive: u64,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 enum WrittenAlgorithm {
     HmacMd5,
@@ -166,6 +170,10 @@ fn default_mode() -> String {
 
 fn default_reservable() -> Percent {
     Percent::new(90)
+}
+
+fn default_log() -> Level {
+    Level::Info
 }
 
 fn default_algorithm() -> WrittenAlgorithm {
@@ -228,6 +236,72 @@ impl Config {
         u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
             format!("mode: {:?} must be up to four octal digits, \"0660\" say", self.mode)
         })
+    }
+
+    /// Whether a daemon that runs with this configuration can take over that one.
+    pub(crate) fn check_change(&self, new: &Self) -> Result<(), String> {
+        let refused = |field: &str| {
+            Err(format!("{field}: this cannot change while the daemon runs; restart it"))
+        };
+        if self.socket != new.socket {
+            return refused("socket");
+        }
+        if (&self.group, &self.mode) != (&new.group, &new.mode) {
+            return refused("group, mode");
+        }
+        if self.max_applications() != new.max_applications() {
+            return refused("limits.applications");
+        }
+        for (name, old) in &self.interfaces {
+            if new.interfaces.get(name).is_some_and(|new| new.enforce != old.enforce) {
+                return refused(&format!("interfaces.{name}.enforce"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration as it is in effect, with what the file leaves out.
+    pub fn shown(&self) -> String {
+        let machine = self.machine();
+        let mut lines = vec![
+            format!(
+                "refresh {}, state ends after {}",
+                machine.refresh,
+                machine.lifetime(machine.refresh)
+            ),
+            format!(
+                "socket {}, mode {}, group {}",
+                self.socket.display(),
+                self.mode,
+                self.group.as_deref().unwrap_or("none: root alone")
+            ),
+            format!(
+                "at most {} sessions, {} senders, {} flow descriptors, {} neighbours",
+                machine.limits.sessions,
+                machine.limits.all_senders,
+                machine.limits.all_flows,
+                machine.limits.neighbours
+            ),
+        ];
+        for (name, one) in &self.interfaces {
+            let overhead = one.overhead.map_or_else(
+                || "the headers of its kind".to_owned(),
+                |Overhead(bytes)| format!("{bytes} of headers a packet"),
+            );
+            let key = match (one.is_authenticated(), self.trust_network) {
+                (true, _) => "messages are sealed",
+                (false, true) => "without a key, the network is trusted",
+                (false, false) => "without a key: for this host's applications alone",
+            };
+            let enforced = if one.enforce { "enforced" } else { "not enforced" };
+            lines.push(format!(
+                "{name}: {}, of which {} and bursts of {} may be reserved; {overhead}; {enforced}; {key}",
+                one.rate,
+                one.reservable(),
+                one.buffer()
+            ));
+        }
+        lines.join("\n")
     }
 
     /// The configuration of the machine.
@@ -334,11 +408,21 @@ impl Interface {
         self.buffer.unwrap_or(Bytes::new(self.rate.as_bits_per_sec() / 8))
     }
 
-    /// Its traffic control.
-    pub(crate) fn device(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Result<Htb, String> {
+    /// Whether its secrets and associations are those of another one.
+    pub(crate) fn has_keys_of(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
+
+    /// The interface for its traffic control.
+    pub(crate) fn describe(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Device {
         let (name, rate, reservable) = (name.to_owned(), self.rate, self.reservable());
         let (_, uncounted) = layer.overhead(self.overhead);
-        let device = Device { name, rate, reservable, mtu, header: layer.header, uncounted };
+        Device { name, rate, reservable, mtu, header: layer.header, uncounted }
+    }
+
+    /// Its traffic control.
+    pub(crate) fn device(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Result<Htb, String> {
+        let device = self.describe(name, mtu, layer);
         Htb::new(device).map_err(|error| error.to_string())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ontempo_reservation::htb::{Htb, QueueKind, Root, left_on, root_of};
+use ontempo_reservation::htb::{Device, Htb, QueueKind, Root, left_on, root_of};
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
@@ -56,6 +56,20 @@ impl Enforcement {
     pub(crate) fn detach(&mut self, id: InterfaceId) {
         if let Some(device) = self.devices.remove(&id) {
             self.down.insert(device.name().to_owned(), device);
+        }
+    }
+
+    /// The interface has another rate or other headers; its classes stay.
+    pub(crate) fn reshape(&mut self, id: InterfaceId, to: Device) -> Result<(), String> {
+        let Some(device) = self.devices.get_mut(&id) else { return Ok(()) };
+        let lines = device.reshape(to);
+        batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
+    }
+
+    /// Ends the traffic control of an interface.
+    pub(crate) fn remove(&mut self, id: InterfaceId) {
+        if let Some(device) = self.devices.remove(&id) {
+            batch_all(&device.end());
         }
     }
 

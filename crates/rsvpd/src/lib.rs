@@ -10,7 +10,9 @@ mod daemon;
 mod enforcement;
 mod error;
 mod link_layer;
+mod log;
 mod netlink;
+mod notify;
 mod packets;
 mod routes;
 mod sys;
@@ -18,6 +20,7 @@ mod tc;
 mod traffic_control;
 
 pub use config::Config;
-pub use daemon::run;
+pub use daemon::{Signals, run};
 pub use error::DaemonError;
+pub use log::Level;
 pub use traffic_control::{class_counters, objects};

@@ -274,8 +274,14 @@ impl Network {
     /// A connection of an application of `h1` that announces the flow.
     #[track_caller]
     pub(crate) fn announced(&self, kilobits: u32) -> Client {
+        self.announced_at(self.sender().port, kilobits)
+    }
+
+    /// The same of a flow from another port.
+    #[track_caller]
+    pub(crate) fn announced_at(&self, port: u16, kilobits: u32) -> Client {
         let mut client = self.client("h1");
-        let (session, sender) = (self.session(), self.sender());
+        let (session, sender) = (self.session(), Sender { port, ..self.sender() });
         let traffic = traffic(kilobits);
         client.ask(Request::Send { session, sender, traffic }).expect("it is announced");
         client
@@ -293,8 +299,14 @@ impl Network {
     /// Requests a reservation of the flow.
     #[track_caller]
     pub(crate) fn reserve(&self, client: &mut Client, kilobits: u32) {
+        self.reserve_at(client, self.sender().port, kilobits);
+    }
+
+    /// The same of a flow from another port, in place of what is reserved.
+    #[track_caller]
+    pub(crate) fn reserve_at(&self, client: &mut Client, port: u16, kilobits: u32) {
         let flowspec = FlowSpec::ControlledLoad(traffic(kilobits));
-        let flows = vec![Descriptor { flowspec, filters: vec![self.sender()] }];
+        let flows = vec![Descriptor { flowspec, filters: vec![Sender { port, ..self.sender() }] }];
         let (session, style) = (self.session(), Style::FixedFilter);
         let request = Request::Reserve { session, style, flows, confirm: true };
         client.ask(request).expect("the request is accepted");

@@ -124,6 +124,7 @@ pub struct Htb {
 struct Installed {
     class: u16,
     rate: Rate,
+    burst: Bytes,
     session: Session,
     senders: Vec<Sender>,
     /// What is classified: more than `senders` while state recovers.
@@ -333,7 +334,7 @@ impl Htb {
                 let Some(mut known) = self.installed.remove(handle) else { return Vec::new() };
                 let mut lines = self.class("change", known.class, reservation);
                 known.session = reservation.session;
-                known.rate = reservation.rate;
+                (known.rate, known.burst) = (reservation.rate, reservation.burst);
                 known.senders.clone_from(&reservation.filters);
                 lines.extend(self.classify(&mut known));
                 self.installed.insert(*handle, known);
@@ -368,8 +369,8 @@ impl Htb {
             None => (self.free_class(handle), BTreeMap::new(), "add", Vec::new()),
         };
         self.classes.insert(class);
-        let rate = reservation.rate;
-        let mut known = Installed { class, rate, session, senders, present };
+        let (rate, burst) = (reservation.rate, reservation.burst);
+        let mut known = Installed { class, rate, burst, session, senders, present };
         let mut lines = self.class(verb, class, reservation);
         lines.extend(self.classify(&mut known));
         lines.extend(old.iter().map(|place| self.filters.remove(&self.device.name, place)));
@@ -423,21 +424,39 @@ impl Htb {
 
     /// The lines for a class and its queue.
     fn class(&self, verb: &str, class: u16, reservation: &Reservation) -> Vec<String> {
-        let burst = reservation.burst.max(self.device.frame());
-        let root = self.root();
         let name = &self.device.name;
         let [fewest, most] = QUEUE;
         let smallest = u64::from(reservation.flowspec.traffic().smallest.max(1));
         let packets = reservation.burst.get().div_ceil(smallest).clamp(fewest, most);
-        let rate = reservation.rate.max(MIN_RATE);
-        let ceiling = self.device.rate.max(rate);
         vec![
-            format!(
-                "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
-                self.shape(rate, ceiling, burst, LAST)
-            ),
+            self.class_line(verb, class, reservation.rate, reservation.burst),
             format!("qdisc replace dev {name} parent 1:{class:x} pfifo limit {packets}"),
         ]
+    }
+
+    fn class_line(&self, verb: &str, class: u16, rate: Rate, burst: Bytes) -> String {
+        let (name, root) = (&self.device.name, self.root());
+        let (rate, burst) = (rate.max(MIN_RATE), burst.max(self.device.frame()));
+        let ceiling = self.device.rate.max(rate);
+        format!(
+            "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
+            self.shape(rate, ceiling, burst, LAST)
+        )
+    }
+
+    /// The lines for a link that has changed; classes and queues stay, with what waits in them.
+    pub fn reshape(&mut self, device: Device) -> Vec<String> {
+        self.device = device;
+        let mut lines = self.fixed_classes();
+        if !self.theirs {
+            let kind = self.queue.kind();
+            lines.extend(self.best_effort(kind));
+        }
+        let installed = self.installed.values();
+        lines.extend(
+            installed.map(|known| self.class_line("change", known.class, known.rate, known.burst)),
+        );
+        lines
     }
 
     /// A class's own rate, and what it has at most.

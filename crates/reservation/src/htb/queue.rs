@@ -45,6 +45,13 @@ impl BestEffortQueue {
         }
     }
 
+    pub(super) fn kind(self) -> QueueKind {
+        match self {
+            Self::FqCodel => QueueKind::FqCodel,
+            Self::Fifo { .. } => QueueKind::Fifo,
+        }
+    }
+
     /// The line that fits a FIFO to what is reserved now.
     pub(super) fn follow(&mut self, device: &Device, reserved: u64) -> Option<String> {
         let Self::Fifo { limit: before } = self else { return None };

@@ -22,6 +22,12 @@ impl AdmissionControl {
         }
     }
 
+    /// Other limits of the sums.
+    pub(super) fn bound_by(&mut self, config: &InterfaceConfig) {
+        self.reservable = config.reservable;
+        self.reservable_burst = config.reservable_burst;
+    }
+
     /// Sum of the reserved rates.
     pub(super) fn reserved(&self) -> Rate {
         self.rate

@@ -303,7 +303,10 @@ impl World {
                 check(machine, there, &self.links);
             }
             while let Some(event) = machine.poll_event() {
-                self.events.push((self.now, node, event));
+                // What the operator alone is told is no message of the protocol.
+                if !matches!(event, Event::Changed(_)) {
+                    self.events.push((self.now, node, event));
+                }
             }
             packets.into_iter().for_each(|packet| self.send(node, packet));
         }

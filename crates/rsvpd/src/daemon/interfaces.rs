@@ -6,16 +6,22 @@ use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 use super::state::{Daemon, time_of_day};
 use crate::config;
 use crate::error::DaemonError;
+use crate::log::Level;
 use crate::routes::Interface;
 
 impl Daemon<'_> {
     /// Sets up the interfaces that are up.
     pub(super) fn set_up_all(&mut self) -> Result<(), DaemonError> {
         self.update_interfaces()?;
-        for name in self.config.interfaces.keys() {
-            if !self.interfaces.contains_key(name) {
-                (self.log)(&format!("{name}: not used until it is up and has an address"));
-            }
+        let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
+        for name in names
+            .iter()
+            .filter(|name| !self.interfaces.contains_key(*name))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            let line = format!("{name}: not used until it is up and has an address");
+            self.say(Level::Warning, &line);
         }
         Ok(())
     }
@@ -42,7 +48,7 @@ impl Daemon<'_> {
                 self.settle();
                 self.enforcement.detach(id);
                 if usable.is_none() {
-                    (self.log)(&format!("{name}: is down"));
+                    self.say(Level::Warning, &format!("{name}: is down"));
                 }
             }
             if let Some(new) = usable {
@@ -53,7 +59,7 @@ impl Daemon<'_> {
     }
 
     pub(super) fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
-        let Some(config) = self.config.interfaces.get(name) else { return Ok(()) };
+        let Some(config) = self.config.interfaces.get(name).cloned() else { return Ok(()) };
         let id = InterfaceId(new.index);
         if config.enforce {
             let mtu = Bytes::new(u64::from(new.mtu));
@@ -62,20 +68,22 @@ impl Daemon<'_> {
             if adopted > 0 {
                 let machine = self.config.machine();
                 self.purge_at = self.now() + machine.lifetime(machine.refresh);
-                (self.log)(&format!(
-                    "{name}: took over {adopted} classes of a daemon before this one"
-                ));
+                let line =
+                    format!("{name}: took over {adopted} classes of a daemon before this one");
+                self.say(Level::Notice, &line);
             }
         }
         if !config.is_authenticated() && !self.config.trust_network {
-            (self.log)(&format!(
+            let line = format!(
                 "{name}: has no key: only this host's applications are served; a router needs a \
                  key, or --trust-network"
-            ));
+            );
+            self.say(Level::Warning, &line);
         }
-        let config = interface_config(config, new, self.config.machine().limits.neighbours);
+        let config = interface_config(&config, new, self.config.machine().limits.neighbours);
         self.machine.add_interface(id, config);
         self.interfaces.insert(name.to_owned(), new.clone());
+        self.say(Level::Notice, &format!("{name}: has RSVP"));
         Ok(())
     }
 
@@ -86,7 +94,7 @@ impl Daemon<'_> {
     }
 }
 
-fn interface_config(
+pub(super) fn interface_config(
     config: &config::Interface,
     new: &Interface,
     neighbours: usize,

@@ -308,7 +308,8 @@ mod tests {
             format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\nenforce = false\n");
         fs::write(&config, text).expect("a configuration");
         let config = Config::read(&config).expect("it is right");
-        let (packets, mut log) = (Packets::open().expect("root may"), |_: &str| {});
+        let packets = Packets::open().expect("root may");
+        let mut log = |_: crate::log::Level, _: &str| {};
         let mut daemon = Daemon::open(config, packets, &mut log).expect("it opens");
         // An address of none of this machine's interfaces: nothing is sent.
         let layer = LinkLayer::of(LinkLayerType::Loopback, None);
