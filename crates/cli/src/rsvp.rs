@@ -1,13 +1,14 @@
 //! `ontempo rsvpd` and `ontempo rsvp`: reservations of this host.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use ontempo_foundation::Rate;
 use ontempo_reservation::local::{self, Answer, Client, ClientError, Notice, Request, Status};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
-use ontempo_rsvpd::{Config, DaemonError};
+use ontempo_rsvpd::{Config, DaemonError, Level, Signals};
+use signal_hook::consts::{SIGHUP, SIGUSR1};
 
 use crate::arguments::{
     Announce, Bucket, FlowOptions, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd,
@@ -15,7 +16,7 @@ use crate::arguments::{
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share};
 use crate::output::{emit, emit_json, table, write_stderr};
-use crate::signals::{stop_flag, stop_stream};
+use crate::signals::{stop_flag, stop_stream, stream_of};
 
 /// Lines of the daemon: at once, and then one in each interval.
 const LINES: Share = Share { burst: 256, interval: Duration::from_secs(1) };
@@ -42,20 +43,32 @@ impl From<ClientError> for Failure {
 }
 
 pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
-    let mut config = Config::read(&arguments.file)?;
-    if arguments.trust_network {
-        config = config.trusting_network();
-    }
-    if arguments.check {
-        return emit(&format!("{}: the configuration is valid", arguments.file.display()));
-    }
-    let mut limit = LineLimit::new(Instant::now(), LINES);
-    // Neighbours and applications cause most lines.
-    let mut log = |line: &str| {
-        let lines = limit.lines(Instant::now(), "neighbours and applications", line);
-        lines.iter().for_each(|line| write_stderr(line));
+    let read = || {
+        let config = Config::read(&arguments.file)?;
+        Ok(if arguments.trust_network { config.trusting_network() } else { config })
     };
-    ontempo_rsvpd::run(config, stop_stream()?.as_fd(), &mut log)?;
+    let config: Config = read()?;
+    if arguments.check {
+        return emit(&format!(
+            "{}: the configuration is valid\n{}",
+            arguments.file.display(),
+            config.shown()
+        ));
+    }
+    // Neighbours and applications cause most lines; those that matter have a share of their own.
+    let mut limits = [(); 2].map(|()| LineLimit::new(Instant::now(), LINES));
+    // journald reads levels from prefixes (sd-daemon(3)).
+    let with_levels = std::env::var_os("JOURNAL_STREAM").is_some();
+    let mut log = |level: Level, line: &str| {
+        let limit = &mut limits[usize::from(level >= Level::Info)];
+        for line in limit.lines(Instant::now(), "neighbours and applications", line) {
+            let prefix = if with_levels { format!("<{}>", level.number()) } else { String::new() };
+            write_stderr(&format!("{prefix}{line}"));
+        }
+    };
+    let (stop, restart, reload) = (stop_stream()?, stream_of(&[SIGUSR1])?, stream_of(&[SIGHUP])?);
+    let signals = Signals { stop: &stop, restart: &restart, reload: &reload, read: &read };
+    ontempo_rsvpd::run(config, signals, &mut log)?;
     Ok(())
 }
 
@@ -69,15 +82,25 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
         ))
     })?;
     match &arguments.command {
-        RsvpCommand::Status(output) => {
-            let Answer::Status(status) = client.ask(Request::Status)? else {
-                return Err(Failure::Environment("the daemon has sent no status".into()));
+        RsvpCommand::Status(arguments) => {
+            let Some(every) = arguments.watch else {
+                return show_status(&mut client, arguments.json.json);
             };
-            if output.json {
-                emit_json(&serde_json::json!(status))
-            } else {
-                emit(&status_text(&status))
+            let stopped = stop_flag()?;
+            let every = Duration::from_nanos(every.as_nanos()).max(POLL_INTERVAL);
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                if !arguments.json.json && std::io::stdout().is_terminal() {
+                    // The cursor to the first column of an empty screen (ECMA-48).
+                    emit("\x1b[H\x1b[2J")?;
+                }
+                show_status(&mut client, arguments.json.json)?;
+                let begun = Instant::now();
+                while begun.elapsed() < every && !stopped.load(std::sync::atomic::Ordering::Relaxed)
+                {
+                    std::thread::sleep(POLL_INTERVAL.min(every.saturating_sub(begun.elapsed())));
+                }
             }
+            Ok(())
         }
         RsvpCommand::Send(send) => announce(&mut client, send),
         RsvpCommand::Reserve(reserve) => reserve_flows(&mut client, reserve),
@@ -113,6 +136,13 @@ fn reserve_flows(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> 
     client.ask(Request::Watch { session })?;
     client.ask(Request::Reserve { session, style, flows, confirm: true })?;
     follow(client, &reserve.options)
+}
+
+fn show_status(client: &mut Client, json: bool) -> Result<(), Failure> {
+    let Answer::Status(status) = client.ask(Request::Status)? else {
+        return Err(Failure::Environment("the daemon has sent no status".into()));
+    };
+    if json { emit_json(&serde_json::json!(status)) } else { emit(&status_text(&status)) }
 }
 
 /// Prints events until Ctrl-C or the end of the duration.

@@ -47,12 +47,18 @@ pub(crate) fn set_by(signals: &[i32], flag: &Arc<AtomicBool>) -> Result<(), Fail
 
 /// A stream that becomes readable on SIGINT or SIGTERM.
 pub(crate) fn stop_stream() -> Result<UnixStream, Failure> {
-    let (stop, signalled) = UnixStream::pair().map_err(failed)?;
-    for signal in STOP_SIGNALS {
+    stream_of(&STOP_SIGNALS)
+}
+
+/// A stream that becomes readable on each of these signals; it does not block.
+pub(crate) fn stream_of(signals: &[i32]) -> Result<UnixStream, Failure> {
+    let (stream, signalled) = UnixStream::pair().map_err(failed)?;
+    stream.set_nonblocking(true).map_err(failed)?;
+    for signal in signals {
         let end = signalled.try_clone().map_err(failed)?;
-        signal_hook::low_level::pipe::register(signal, end).map_err(failed)?;
+        signal_hook::low_level::pipe::register(*signal, end).map_err(failed)?;
     }
-    Ok(stop)
+    Ok(stream)
 }
 
 /// The result of `work`, or `None` if stopped before. For calls that no signal interrupts, such as

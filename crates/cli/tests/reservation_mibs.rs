@@ -128,11 +128,11 @@ fn check_what_rsvp_knows(walk: &Walk, from: &str, by: &str) {
 fn check_what_is_enforced(walk: &Walk, by: &str) {
     let (h1, h2) = (octets(&[10, 0, 0, 1]), octets(&[10, 0, 3, 2]));
     let allocated = |column: u32| walk.0[&format!("52.1.1.1.{column}.{by}")].as_str();
-    let expected = ["500000", "1350000", "4000", "1", "0", "1"];
+    let expected = ["507000", "1350000", "4056", "1", "0", "1"];
     assert_eq!([1, 2, 3, 4, 5, 6].map(allocated), expected);
     let flow = walk.only_row("52.1.2");
     assert_eq!((flow[&3], flow[&4], flow[&5]), ("2", &*h2, &*h1), "{flow:?}");
-    assert_eq!((flow[&12], flow[&14], flow[&17]), (by, "500000", "4097"), "class 1:1001");
+    assert_eq!((flow[&12], flow[&14], flow[&17]), (by, "507000", "4097"), "class 1:1001");
     assert_eq!((flow[&20], flow[&21], flow[&22], flow[&23]), ("0", "0", "2", "5"));
 }
 

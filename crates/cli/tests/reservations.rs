@@ -40,7 +40,7 @@ fn a_reservation_over_two_routers_protects_a_flow_and_leaves_no_state() {
         took.push(begun.elapsed().as_secs_f64() * 1e3);
         until(&mut receiver, |event| matches!(event, Notice::Confirmed { .. }));
         // The requested rate is at most the sending rate.
-        assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 500Kbit"]);
+        assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
         receiver
             .ask(ontempo_reservation::local::Request::Release { session: network.session() })
             .expect("it is released");
@@ -103,7 +103,7 @@ fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
     let mut line = String::new();
     BufReader::new(sender.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
     assert!(line.contains("reserved") && line.contains("62500"), "{line}");
-    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 500Kbit"]);
+    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
     let filters = run("tc", &["-n", &network.namespace("r1"), "filter", "show", "dev", BOTTLENECK]);
     assert!(filters.contains("protocol ipv6") && filters.contains("0fa0138c/ffffffff at 40"));
     let status = network.status("r2");
@@ -138,11 +138,11 @@ fn a_reservation_beyond_the_link_rate_is_refused_and_existing_ones_stay() {
     assert!(network.classes("r1", BOTTLENECK).is_empty());
     network.reserve(&mut receiver, 1300);
     until(&mut sender, is_reserved);
-    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 1300Kbit"]);
+    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 1318Kbit"]);
     network.reserve(&mut receiver, 1500);
     let event = until(&mut receiver, |event| refused(event).is_some());
     assert!(refused(&event).is_some_and(|failure| failure.in_place), "{event:?}");
-    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 1300Kbit"]);
+    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 1318Kbit"]);
     network.end();
 }
 
@@ -192,7 +192,7 @@ fn a_reservation_follows_its_flow_when_routes_change_and_links_break() {
     }
     let network = Network::running("moves", false);
     let (_sender, _receiver) = network.reserved(500);
-    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 500Kbit"]);
+    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
     let begun = Instant::now();
     network.exec("r1", "ip route del 10.0.3.0/24 via 10.0.1.2 metric 10");
     wait_until("the new way", || !network.classes("r1", SPARE).is_empty());
@@ -235,7 +235,7 @@ fn unauthenticated_messages_are_dropped_and_counted_if_a_key_is_set() {
     network.configure("h1", &key);
     network.start("h1");
     let (_sender, receiver) = network.reserved(500);
-    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 500Kbit"]);
+    assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
     assert!(network.status("r2").interfaces.iter().all(|one| one.authenticated));
     drop(receiver);
     network.end();

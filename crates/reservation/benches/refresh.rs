@@ -78,6 +78,7 @@ fn machine(node: usize, refresh_reduction: bool) -> Machine<Line> {
             rate: Rate::from_bits_per_sec(100_000_000_000),
             latency: None,
             mtu: 1500,
+            overhead: Bytes::new(14),
             guaranteed: None,
             refresh_reduction,
             guard: None,

@@ -292,7 +292,7 @@ pub enum Verdict {
 }
 
 /// The keys of one neighbour, if it has its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeighbourKeys {
     /// Of what is sent to it.
     pub send: Key,

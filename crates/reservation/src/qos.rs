@@ -43,18 +43,20 @@ impl Packing {
     /// UDP over IPv4 in Ethernet's packets.
     pub const UDP_IPV4: Self = Self { headers: Bytes::new(28), mtu: Bytes::new(1500) };
 
-    /// A message's bytes on the network, and its largest packet: cut into as many packets as it
-    /// takes, each with headers.
-    fn message(&self, size: Bytes) -> (f64, u64) {
+    /// A message's bytes on the network, its smallest and its largest packet: cut into as many
+    /// packets as it takes, each with headers.
+    fn message(&self, size: Bytes) -> (f64, [u64; 2]) {
         let room = self.mtu.get().saturating_sub(self.headers.get()).max(1);
         let packets = size.get().div_ceil(room).max(1);
         let bytes = size.get() + packets * self.headers.get();
-        (bytes as f64, (size.get().min(room)) + self.headers.get())
+        let last = size.get() - (packets - 1) * room;
+        (bytes as f64, [last, size.get().min(room)].map(|size| size + self.headers.get()))
     }
 }
 
 /// The traffic (RFC 2210): r is `max_rate`, p `peak_rate` (r without one), b two messages or
-/// what a peak lets gather in one message's time, whichever is more; m and M the packets' size.
+/// what a peak lets gather in one message's time, whichever is more; m and M the smallest and the
+/// largest packet of a message of `size`: a shorter one has no more packets, and counts no more.
 ///
 /// # Errors
 /// Where the specification has neither `max_rate` nor `peak_rate`, or no `size`.
@@ -62,13 +64,13 @@ pub fn traffic(asked: &Specification, packing: Packing) -> Result<TrafficSpec, U
     let size = asked.size.value.ok_or(Unreservable::Missing(Parameter::Size))?;
     let rate = asked.max_rate.value.or(asked.peak_rate.value);
     let rate = rate.ok_or(Unreservable::Missing(Parameter::MaxRate))?;
-    let (bytes, largest) = packing.message(size);
+    let (bytes, [smallest, largest]) = packing.message(size);
     let of = |rate: MessageRate| rate.as_f64() * bytes;
     let peak = asked.peak_rate.value.map_or(of(rate), of).max(of(rate));
     // One message is being sent while the next is written (qosockets sends whole messages).
     let burst = (2.0 * bytes).max(largest as f64);
     let largest = u32::try_from(largest).unwrap_or(u32::MAX);
-    let smallest = u32::try_from(packing.headers.get()).unwrap_or(u32::MAX).min(largest);
+    let smallest = u32::try_from(smallest).unwrap_or(u32::MAX);
     Ok(TrafficSpec { rate: up(of(rate)), burst: up(burst), peak: up(peak), smallest, largest })
 }
 
@@ -254,7 +256,7 @@ mod tests {
     fn the_papers_video_is_a_token_bucket_of_its_packets() {
         let traffic = traffic(&video(), Packing::UDP_IPV4).unwrap();
         assert_eq!((traffic.rate, traffic.peak), (80.0 * 1308.0, 100.0 * 1308.0));
-        assert_eq!((traffic.burst, traffic.largest, traffic.smallest), (2616.0, 1308, 28));
+        assert_eq!((traffic.burst, traffic.largest, traffic.smallest), (2616.0, 1308, 1308));
         assert_eq!(dscp(&video()), Dscp::AF41);
         let properties = transport_properties(&video());
         assert!(properties.contains(&("minSendRate", "614400".to_owned())));
@@ -264,7 +266,8 @@ mod tests {
     fn a_message_larger_than_a_packet_counts_with_all_its_headers() {
         let image = Specification { size: Term::firm(Bytes::new(58_000)), ..video() };
         let traffic = traffic(&image, Packing::UDP_IPV4).unwrap();
-        assert_eq!(traffic.largest, 1500);
+        // 39 times 1,472 bytes and 592.
+        assert_eq!((traffic.smallest, traffic.largest), (620, 1500));
         assert_eq!(traffic.burst, 2.0 * (58_000.0 + 40.0 * 28.0));
     }
 

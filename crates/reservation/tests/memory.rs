@@ -56,6 +56,7 @@ fn interface(number: u32) -> InterfaceConfig {
         rate: Rate::from_bits_per_sec(1_000_000_000_000),
         latency: None,
         mtu: 1500,
+        overhead: Bytes::ZERO,
         guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
         refresh_reduction: true,
         guard: None,

@@ -18,6 +18,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use netlink_packet_route::link::LinkLayerType;
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
 use ontempo_place::read_own;
 use ontempo_reservation::htb::{Device, Htb};
@@ -26,6 +27,8 @@ use ontempo_reservation::{local, machine};
 use serde::Deserialize;
 
 use crate::error::DaemonError;
+use crate::link_layer::{LinkLayer, Overhead};
+use crate::log::Level;
 
 /// Bytes of a secret at least: shorter ones can be guessed.
 const MIN_SECRET: usize = 16;
@@ -51,6 +54,9 @@ pub struct Config {
     /// alone.
     #[serde(default)]
     pub(crate) trust_network: bool,
+    /// Lines of this level and above are written.
+    #[serde(default = "default_log")]
+    pub(crate) log: Level,
     #[serde(default)]
     limits: Limits,
     #[serde(default)]
@@ -71,7 +77,7 @@ struct Limits {
 }
 
 /// An interface with RSVP.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Interface {
     /// The link's rate.
@@ -81,6 +87,9 @@ pub(crate) struct Interface {
     reservable: Percent,
     /// Limit of the sum of the bursts; where not given, the bytes of one second at the link's rate.
     buffer: Option<Bytes>,
+    /// Bytes of a packet on the link beyond those of IP, at whose layer `rate` counts; where not
+    /// given, those that the interface's kind has.
+    pub(crate) overhead: Option<Overhead>,
     /// The link's latency without queueing, for ADSPEC.
     pub(crate) latency: Option<Duration>,
     /// Guaranteed service is offered.
@@ -103,14 +112,14 @@ pub(crate) struct Interface {
 }
 
 /// The keys of an interface.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Keys {
     of_interface: Option<Key>,
     of_neighbours: BTreeMap<IpAddr, NeighbourKeys>,
 }
 
 /// A neighbour's key, or one for each direction.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WrittenNeighbour {
     key: Option<WrittenKey>,
@@ -118,7 +127,7 @@ struct WrittenNeighbour {
     receive: Option<WrittenKey>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WrittenKey {
     id: u64,
@@ -130,14 +139,14 @@ struct WrittenKey {
 }
 
 /// Key Identifiers of both directions, 48 bits each.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 struct Identifiers {
     send: u64,
     receive: u64,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 enum WrittenAlgorithm {
     HmacMd5,
@@ -161,6 +170,10 @@ fn default_mode() -> String {
 
 fn default_reservable() -> Percent {
     Percent::new(90)
+}
+
+fn default_log() -> Level {
+    Level::Info
 }
 
 fn default_algorithm() -> WrittenAlgorithm {
@@ -225,6 +238,72 @@ impl Config {
         })
     }
 
+    /// Whether a daemon that runs with this configuration can take over that one.
+    pub(crate) fn check_change(&self, new: &Self) -> Result<(), String> {
+        let refused = |field: &str| {
+            Err(format!("{field}: this cannot change while the daemon runs; restart it"))
+        };
+        if self.socket != new.socket {
+            return refused("socket");
+        }
+        if (&self.group, &self.mode) != (&new.group, &new.mode) {
+            return refused("group, mode");
+        }
+        if self.max_applications() != new.max_applications() {
+            return refused("limits.applications");
+        }
+        for (name, old) in &self.interfaces {
+            if new.interfaces.get(name).is_some_and(|new| new.enforce != old.enforce) {
+                return refused(&format!("interfaces.{name}.enforce"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The configuration as it is in effect, with what the file leaves out.
+    pub fn shown(&self) -> String {
+        let machine = self.machine();
+        let mut lines = vec![
+            format!(
+                "refresh {}, state ends after {}",
+                machine.refresh,
+                machine.lifetime(machine.refresh)
+            ),
+            format!(
+                "socket {}, mode {}, group {}",
+                self.socket.display(),
+                self.mode,
+                self.group.as_deref().unwrap_or("none: root alone")
+            ),
+            format!(
+                "at most {} sessions, {} senders, {} flow descriptors, {} neighbours",
+                machine.limits.sessions,
+                machine.limits.all_senders,
+                machine.limits.all_flows,
+                machine.limits.neighbours
+            ),
+        ];
+        for (name, one) in &self.interfaces {
+            let overhead = one.overhead.map_or_else(
+                || "the headers of its kind".to_owned(),
+                |Overhead(bytes)| format!("{bytes} of headers a packet"),
+            );
+            let key = match (one.is_authenticated(), self.trust_network) {
+                (true, _) => "messages are sealed",
+                (false, true) => "without a key, the network is trusted",
+                (false, false) => "without a key: for this host's applications alone",
+            };
+            let enforced = if one.enforce { "enforced" } else { "not enforced" };
+            lines.push(format!(
+                "{name}: {}, of which {} and bursts of {} may be reserved; {overhead}; {enforced}; {key}",
+                one.rate,
+                one.reservable(),
+                one.buffer()
+            ));
+        }
+        lines.join("\n")
+    }
+
     /// The configuration of the machine.
     pub(crate) fn machine(&self) -> machine::Config {
         let (written, default) = (&self.limits, machine::Limits::default());
@@ -258,7 +337,8 @@ impl Interface {
         if self.reservable > Percent::ALL {
             return Err(format!(".reservable: {} is more than 100 %", self.reservable));
         }
-        self.device(name, Bytes::new(1500)).map_err(|what| format!(": {what}"))?;
+        let any = LinkLayer::of(LinkLayerType::Ether, None);
+        self.device(name, Bytes::new(1500), any).map_err(|what| format!(": {what}"))?;
         Ok(())
     }
 
@@ -320,17 +400,30 @@ impl Interface {
             * u128::from(self.reservable.as_thousandths())
             / u128::from(Percent::ALL.as_thousandths());
         // No more than the rate, which fits.
-        Rate::from_bits_per_sec(u64::try_from(share).unwrap_or(u64::MAX))
+        let share = Rate::from_bits_per_sec(u64::try_from(share).unwrap_or(u64::MAX));
+        if self.enforce { share.min(Device::most_reservable(self.rate)) } else { share }
     }
 
     pub(crate) fn buffer(&self) -> Bytes {
         self.buffer.unwrap_or(Bytes::new(self.rate.as_bits_per_sec() / 8))
     }
 
-    /// Its traffic control.
-    pub(crate) fn device(&self, name: &str, mtu: Bytes) -> Result<Htb, String> {
+    /// Whether its secrets and associations are those of another one.
+    pub(crate) fn has_keys_of(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
+
+    /// The interface for its traffic control.
+    pub(crate) fn describe(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Device {
         let (name, rate, reservable) = (name.to_owned(), self.rate, self.reservable());
-        Htb::new(Device { name, rate, reservable, mtu }).map_err(|error| error.to_string())
+        let (_, uncounted) = layer.overhead(self.overhead);
+        Device { name, rate, reservable, mtu, header: layer.header, uncounted }
+    }
+
+    /// Its traffic control.
+    pub(crate) fn device(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Result<Htb, String> {
+        let device = self.describe(name, mtu, layer);
+        Htb::new(device).map_err(|error| error.to_string())
     }
 }
 

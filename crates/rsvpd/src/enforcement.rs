@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ontempo_reservation::htb::{Htb, Root, left_on, root_of};
+use ontempo_reservation::htb::{Device, Htb, QueueKind, Root, left_on, root_of};
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
@@ -45,6 +45,7 @@ impl Enforcement {
             let why = "; this needs a kernel with CONFIG_NET_SCH_HTB";
             format!("{name}: {}{}", refused.reason, if lacks { why } else { "" })
         })?;
+        shorten_queue(&mut device)?;
         let adopted = device.adopted();
         self.down.remove(&name);
         self.devices.insert(id, device);
@@ -55,6 +56,20 @@ impl Enforcement {
     pub(crate) fn detach(&mut self, id: InterfaceId) {
         if let Some(device) = self.devices.remove(&id) {
             self.down.insert(device.name().to_owned(), device);
+        }
+    }
+
+    /// The interface has another rate or other headers; its classes stay.
+    pub(crate) fn reshape(&mut self, id: InterfaceId, to: Device) -> Result<(), String> {
+        let Some(device) = self.devices.get_mut(&id) else { return Ok(()) };
+        let lines = device.reshape(to);
+        batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
+    }
+
+    /// Ends the traffic control of an interface.
+    pub(crate) fn remove(&mut self, id: InterfaceId) {
+        if let Some(device) = self.devices.remove(&id) {
+            batch_all(&device.end());
         }
     }
 
@@ -84,6 +99,16 @@ impl Enforcement {
         let lines = devices.values().chain(down.values()).flat_map(Htb::end);
         batch_all(&lines.collect::<Vec<_>>());
     }
+}
+
+/// Gives best effort FQ-CoDel, or a FIFO where the kernel has none.
+fn shorten_queue(device: &mut Htb) -> Result<(), String> {
+    let lines = device.best_effort(QueueKind::FqCodel);
+    if lines.is_empty() || batch(&lines).is_ok() {
+        return Ok(());
+    }
+    let lines = device.best_effort(QueueKind::Fifo);
+    batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
 }
 
 impl TrafficControl for Enforcement {

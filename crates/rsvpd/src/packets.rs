@@ -15,6 +15,7 @@ use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage,
     recvmsg, sendmsg,
 };
+use ontempo_reservation::htb::SIGNALLING_PRIORITY;
 use ontempo_reservation::machine::{InterfaceId, Transmit};
 use ontempo_reservation::message::PROTOCOL;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -34,9 +35,9 @@ const IPV6_ROUTER_ALERT_ISOLATE: c_int = 30;
 const HOP_BY_HOP: u8 = 0;
 /// Bytes of the IPv6 header.
 const HEADER_V6: usize = 40;
-/// SO_PRIORITY 1:0 is HTB's direct queue, which is sent before all classes: RSVP must pass in an
-/// overload, or its reservations would time out.
-const HTB_DIRECT: c_int = 0x1_0000;
+/// SO_PRIORITY of the class that HTB has for these messages: they must pass in an overload, or their
+/// reservations would time out.
+const SIGNALLING: c_int = SIGNALLING_PRIORITY as c_int;
 /// DSCP CS6, network control (RFC 4594).
 const NETWORK_CONTROL: c_int = 48 << 2;
 /// Bytes that may wait to be received: some ten thousand messages.
@@ -204,14 +205,14 @@ fn configure_sender_v4(socket: &Socket) -> io::Result<()> {
     set_number(socket, libc::SOL_IP, libc::IP_TRANSPARENT, 1)?;
     // In this order: the first sets the second.
     set_number(socket, libc::IPPROTO_IP, libc::IP_TOS, NETWORK_CONTROL)?;
-    set_number(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, HTB_DIRECT)
+    set_number(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, SIGNALLING)
 }
 
 fn sender_v6() -> io::Result<Socket> {
     let socket = raw(Domain::IPV6, c_int::from(PROTOCOL))?;
     set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1)?;
     set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, NETWORK_CONTROL)?;
-    set_number(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, HTB_DIRECT)?;
+    set_number(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, SIGNALLING)?;
     Ok(socket)
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
 };
@@ -15,6 +15,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use ontempo_reservation::machine::{InterfaceId, NextHop, Routes};
 
+use crate::link_layer::LinkLayer;
 use crate::netlink::Netlink;
 
 /// Changes of links, addresses, routes and rules of both families (RTMGRP_ of rtnetlink(7)).
@@ -26,6 +27,7 @@ pub(crate) struct Interface {
     pub(crate) index: u32,
     pub(crate) mtu: u32,
     pub(crate) up: bool,
+    pub(crate) layer: LinkLayer,
     /// Those that others can reach.
     pub(crate) addresses: Vec<IpAddr>,
 }
@@ -45,15 +47,22 @@ impl Kernel {
             let RouteNetlinkMessage::NewLink(link) = message else { return };
             let index = link.header.index;
             let up = link.header.flags.contains(LinkFlags::Up);
-            let mut interface = Interface { index, mtu: 0, up, addresses: Vec::new() };
-            let mut name = String::new();
+            let (mut name, mut mtu, mut kind) = (String::new(), 0, None);
             for attribute in link.attributes {
                 match attribute {
                     LinkAttribute::IfName(known) => name = known,
-                    LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                    LinkAttribute::Mtu(known) => mtu = known,
+                    LinkAttribute::LinkInfo(infos) => {
+                        kind = infos.into_iter().find_map(|info| match info {
+                            LinkInfo::Kind(kind) => Some(kind),
+                            _ => None,
+                        });
+                    }
                     _ => {}
                 }
             }
+            let layer = LinkLayer::of(link.header.link_layer_type, kind.as_ref());
+            let interface = Interface { index, mtu, up, layer, addresses: Vec::new() };
             found.insert(index, (name, interface));
         })?;
         self.0.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {

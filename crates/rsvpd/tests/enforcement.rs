@@ -15,8 +15,9 @@ const LINK: u64 = 1_500_000;
 
 fn htb() -> Htb {
     let (rate, reservable) = (Rate::from_bits_per_sec(LINK), Rate::from_bits_per_sec(LINK / 3 * 2));
-    Htb::new(Device { name: "d0".to_owned(), rate, reservable, mtu: Bytes::new(1500) })
-        .expect("d0 is a name")
+    let (mtu, header, uncounted) = (Bytes::new(1500), Bytes::ZERO, Bytes::new(24));
+    let name = "d0".to_owned();
+    Htb::new(Device { name, rate, reservable, mtu, header, uncounted }).expect("d0 is a name")
 }
 
 fn reservation(destination: IpAddr, sources: &[IpAddr], kilobits: u64) -> Reservation {
@@ -108,11 +109,11 @@ fn classes_and_filters_follow_every_request() {
     else {
         return;
     };
-    assert_eq!(shown.matches("class htb").count(), 4, "{shown}");
+    assert_eq!(shown.matches("class htb").count(), 7, "{shown}");
     // 3,000 bytes in packets that count as 64 at least.
     assert_eq!(shown.matches("limit 64p").count(), 2, "{shown}");
     assert!(shown.contains("class htb 1:1001 parent 1:fff0 leaf"), "{shown}");
-    assert!(shown.contains("prio 7 rate 350Kbit ceil 1500Kbit"), "{shown}");
+    assert!(shown.contains("prio 7 rate 350Kbit overhead 24 ceil 1500Kbit"), "{shown}");
     assert!(shown.contains("class htb 1:8ff0 parent 1:fff0 leaf"), "{shown}");
     assert!(shown.contains("prio 7 rate 64Kbit"), "{shown}");
     assert_eq!(shown.matches("flowid 1:1001 ").count(), 2, "{shown}");
@@ -133,8 +134,8 @@ fn nothing_is_left_after_the_last_reservation_and_after_the_end() {
     }
     let show = "tc class show dev d0; tc filter show dev d0";
     let Some(shown) = tc(&lines, show) else { return };
-    assert_eq!(shown.matches("class htb").count(), 2);
-    assert!(!shown.contains("flowid"), "{shown}");
+    assert_eq!(shown.matches("class htb").count(), 5);
+    assert!(!shown.contains("flowid 1:10"), "{shown}");
     lines.extend(htb.end());
     let shown = tc(&lines, "tc class show dev d0; tc qdisc show dev d0").unwrap();
     assert!(!shown.contains("htb"), "{shown}");
@@ -185,7 +186,7 @@ fn what_a_killed_daemon_left_is_taken_over_and_the_rest_ends_with_its_lifetime()
     more.extend(after.purge());
     lines.extend(more);
     let shown = tc(&lines, SHOW).expect("a namespace, as before");
-    assert_eq!(shown.matches("class htb").count(), 4, "{shown}");
+    assert_eq!(shown.matches("class htb").count(), 7, "{shown}");
     assert!(!shown.contains("1:1001 "), "{shown}");
     assert_eq!(shown.matches("flowid 1:1002 ").count(), 2, "{shown}");
 }

@@ -17,6 +17,7 @@ use ontempo_transport::{
 };
 
 use crate::measure::{Watch, Watching, holds, trim};
+use crate::reserved::overload::median;
 use crate::reserved::{Network, can_reserve, traffic};
 
 pub(crate) const CONNECTIONS: usize = 4_000;
@@ -24,6 +25,8 @@ const REPLACED_A_SECOND: f64 = 20.0;
 const RESERVATIONS: u16 = 500;
 const CHANGES_A_SECOND: u32 = 50;
 const OUTAGES: u32 = 1_000;
+/// Of the flow at its agreed rate, over each IP version.
+const AGREED: Duration = Duration::from_secs(600);
 /// Of virtual time.
 const CHURN: Span = Span::from_secs(3600);
 const TOKEN: &str = "a token for the soak";
@@ -304,6 +307,34 @@ pub(crate) fn reservations(span: Duration) -> Vec<Watch> {
     drop((near, far));
     network.end();
     watches
+}
+
+/// A flow at exactly its agreed rate over IPv4, then over IPv6, beside twice what the link carries.
+pub(crate) fn agreed(span: Duration) -> Vec<Watch> {
+    if !can_reserve() {
+        println!("agreed: skipped, this needs root, ip and tc");
+        return Vec::new();
+    }
+    for v6 in [false, true] {
+        let network = Network::running(if v6 { "agreedsix" } else { "agreedfour" }, v6);
+        let clients = network.agreed();
+        let flood = network.flood("h1", "h2", 3000);
+        let (delays, sent) = network.delays_of_agreed(AGREED.min(span / 2));
+        drop(flood);
+        let minutes: Vec<f64> = delays.chunks(60 * 80).map(median).collect();
+        let most = delays.iter().copied().fold(0.0, f64::max);
+        println!(
+            "agreed, IPv6 {v6}: {} of {sent} packets came; median delay of each minute {minutes:.2?} ms, at \
+             most {most:.1}",
+            delays.len()
+        );
+        let (first, last) = (minutes.first().copied(), minutes.last().copied());
+        assert_eq!(delays.len(), sent, "a packet of the reserved flow was lost");
+        assert!(last.zip(first).is_some_and(|(last, first)| last < first + 40.0), "a queue grew");
+        drop(clients);
+        network.end();
+    }
+    Vec::new()
 }
 
 pub(crate) fn outages(span: Duration) -> Vec<Watch> {

@@ -1,10 +1,12 @@
 //! Does memory or do descriptors grow under load that lasts? `make soak`: 30 minutes, as root.
 //!
-//! Four loads run side by side, each on processes of its own:
+//! Five loads run side by side, each on processes of its own:
 //!
 //! - `connections`: one client process keeps 4,000 connections open, and replaces twenty a second;
 //! - `churn`: connections come and go for one hour of virtual time, over the simulated network;
 //! - `reservations`: 500 reservations over two routers, of which 50 a second change their rate;
+//! - `agreed`: a flow at exactly its agreed rate beside an overload, 10 minutes of each IP version: the
+//!   median delay of each minute. Processors that the other loads keep busy delay its sender: run it alone;
 //! - `outages`: `ontempo send` carries a stream through 1,000 outages of its path.
 //!
 //! Resident memory and open descriptors of each process are read once a second. The slope is that
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use measure::Watch;
 
-const LOADS: [&str; 4] = ["connections", "churn", "reservations", "outages"];
+const LOADS: [&str; 5] = ["connections", "churn", "reservations", "outages", "agreed"];
 
 fn main() {
     let arguments: Vec<String> =
@@ -57,6 +59,7 @@ fn soak(words: &[&str]) {
             "connections" => loads::connections(span, count),
             "churn" => loads::virtual_churn(span),
             "reservations" => loads::reservations(span),
+            "agreed" => loads::agreed(span),
             _ => loads::outages(span),
         };
         running.push(std::thread::spawn(work));

@@ -17,7 +17,7 @@ pub(crate) struct Rsvpd {
     /// then make and end reservations
     #[arg(long)]
     pub(crate) trust_network: bool,
-    /// Only check the configuration file
+    /// Only check the configuration file, and print what it means
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -37,8 +37,9 @@ pub(crate) enum RsvpCommand {
     #[command(after_help = "\
 Examples:
   ontempo rsvp status
+  ontempo rsvp status --watch
   ontempo rsvp status --json | jq '.interfaces[].reserved'")]
-    Status(Json),
+    Status(StatusOptions),
     /// Send PATH for a flow of this host until Ctrl-C, and print the reservations for it
     #[command(after_help = "\
 The token bucket (TSpec) counts the packets with their IP headers.
@@ -57,6 +58,15 @@ Examples:
   ontempo rsvp reserve 10.0.0.3:5004 --style wf --rate '1 Mbit/s' --burst '4000 B'
   ontempo rsvp reserve 10.0.0.3:5004 --rate '600 kbit/s' --burst '4000 B' --guaranteed '800 kbit/s'")]
     Reserve(Reserve),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusOptions {
+    #[command(flatten)]
+    pub(crate) json: Json,
+    /// Print it again and again until Ctrl-C, once in this time
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1 s")]
+    pub(crate) watch: Option<Duration>,
 }
 
 /// A TSpec: a token bucket with a peak rate.

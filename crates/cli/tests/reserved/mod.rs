@@ -8,6 +8,8 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub(crate) mod overload;
+
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -246,7 +248,8 @@ impl Network {
     pub(crate) fn wait_for_teardown(&self, node: &str, interface: &str) {
         let filters =
             || run("tc", &["-n", &self.namespace(node), "filter", "show", "dev", interface]);
-        let is_clean = || self.classes(node, interface).is_empty() && !filters().contains("flowid");
+        let is_clean =
+            || self.classes(node, interface).is_empty() && !filters().contains("flowid 1:10");
         wait_until("teardown", is_clean);
     }
 
@@ -271,8 +274,14 @@ impl Network {
     /// A connection of an application of `h1` that announces the flow.
     #[track_caller]
     pub(crate) fn announced(&self, kilobits: u32) -> Client {
+        self.announced_at(self.sender().port, kilobits)
+    }
+
+    /// The same of a flow from another port.
+    #[track_caller]
+    pub(crate) fn announced_at(&self, port: u16, kilobits: u32) -> Client {
         let mut client = self.client("h1");
-        let (session, sender) = (self.session(), self.sender());
+        let (session, sender) = (self.session(), Sender { port, ..self.sender() });
         let traffic = traffic(kilobits);
         client.ask(Request::Send { session, sender, traffic }).expect("it is announced");
         client
@@ -290,8 +299,14 @@ impl Network {
     /// Requests a reservation of the flow.
     #[track_caller]
     pub(crate) fn reserve(&self, client: &mut Client, kilobits: u32) {
+        self.reserve_at(client, self.sender().port, kilobits);
+    }
+
+    /// The same of a flow from another port, in place of what is reserved.
+    #[track_caller]
+    pub(crate) fn reserve_at(&self, client: &mut Client, port: u16, kilobits: u32) {
         let flowspec = FlowSpec::ControlledLoad(traffic(kilobits));
-        let flows = vec![Descriptor { flowspec, filters: vec![self.sender()] }];
+        let flows = vec![Descriptor { flowspec, filters: vec![Sender { port, ..self.sender() }] }];
         let (session, style) = (self.session(), Style::FixedFilter);
         let request = Request::Reserve { session, style, flows, confirm: true };
         client.ask(request).expect("the request is accepted");
@@ -385,7 +400,7 @@ impl Drop for Network {
 
 pub(crate) fn traffic(kilobits: u32) -> TrafficSpec {
     let rate = kilobits as f32 * 125.0;
-    TrafficSpec { rate, burst: 4000.0, peak: f32::INFINITY, smallest: 64, largest: 1500 }
+    TrafficSpec { rate, burst: 4000.0, peak: f32::INFINITY, smallest: 1000, largest: 1500 }
 }
 
 pub(crate) fn is_reserved(event: &Notice) -> bool {

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::objects::{U32Filter, U32Handle};
+use super::layout::{NEIGHBOURS, NETWORK_CONTROL};
+use super::objects::{TcHandle, U32Filter, U32Handle};
 use crate::message::{Sender, Session};
 
 /// Of IPv4 and IPv6, by their first filter's preference, tables' numbers and the ports' place: an
@@ -18,6 +19,57 @@ const FAMILIES: [Family; 2] = [
 ];
 /// Filters of one bucket: their numbers have twelve bits, and 0 is none.
 const MAX_NODES: u16 = 0xfff;
+
+/// What goes ahead of best effort: protocol, preference, matches, class. Neighbour discovery has a
+/// hop limit of 255, which a packet that was forwarded cannot have (RFC 4861 section 3.1), so that
+/// only this node's own takes its class. The preferences of IP come after those of reservations, and
+/// the last line is the one by which the next daemon sees that all are there.
+const CONTROL: [(&str, u32, &str, u16); 6] = [
+    ("arp", 0xfff, "match u32 0 0", NEIGHBOURS),
+    // ICMPv6 types 132 to 135 and 136, 137: solicitations, advertisements, redirects.
+    (
+        "ipv6",
+        0x1003,
+        "match ip6 protocol 58 0xff match u8 255 0xff at 7 match u8 0x84 0xfc at 40",
+        NEIGHBOURS,
+    ),
+    (
+        "ipv6",
+        0x1003,
+        "match ip6 protocol 58 0xff match u8 255 0xff at 7 match u8 0x88 0xfe at 40",
+        NEIGHBOURS,
+    ),
+    ("ipv6", 0x1003, "match u32 0x0c000000 0x0fc00000 at 0", NETWORK_CONTROL),
+    // IS-IS: LLC with its service access point (ISO/IEC 10589), with which no IP packet begins.
+    ("all", 0x1004, "match u32 0xfefe0300 0xffffff00 at 0", NETWORK_CONTROL),
+    // DSCP CS6, network control (RFC 4594 section 3.1): OSPF, BGP, BFD.
+    ("ip", 0x1002, "match ip dsfield 0xc0 0xfc", NETWORK_CONTROL),
+];
+
+/// The lines for the filters of what goes ahead of best effort.
+pub(super) fn control(device: &str) -> impl Iterator<Item = String> {
+    CONTROL.iter().map(move |(protocol, preference, matches, class)| {
+        format!(
+            "filter add dev {device} parent 1: protocol {protocol} prio {preference} u32 {matches} \
+             flowid 1:{class:x}"
+        )
+    })
+}
+
+/// The lines that remove them.
+pub(super) fn end_control(device: &str) -> impl Iterator<Item = String> {
+    let places: BTreeSet<_> =
+        CONTROL.iter().map(|(protocol, preference, ..)| (*protocol, *preference)).collect();
+    places.into_iter().map(move |(protocol, preference)| {
+        format!("filter del dev {device} parent 1: protocol {protocol} prio {preference}")
+    })
+}
+
+/// Whether they are there.
+pub(super) fn has_control(filters: &[U32Filter]) -> bool {
+    let class = Some(TcHandle { major: 1, minor: NETWORK_CONTROL });
+    filters.iter().any(|filter| !filter.v6 && filter.class == class)
+}
 
 struct Family {
     protocol: &'static str,

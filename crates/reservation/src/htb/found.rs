@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::filters::{Filters, Keys, Place};
+use super::filters::{Filters, Keys, Place, has_control};
 use super::layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
 use super::objects::{Objects, TcHandle};
 
@@ -22,6 +22,8 @@ pub struct Left {
     pub classes: BTreeMap<u16, Found>,
     /// The tables of filters are there.
     pub tables: bool,
+    /// The filters of what goes ahead of best effort are there.
+    pub control: bool,
 }
 
 /// Who has the interface's root discipline.
@@ -77,7 +79,8 @@ pub fn left_on(objects: &Objects) -> Left {
         let (v6, preference, handle) = (filter.v6, filter.preference, filter.handle);
         add(&mut found, class, keys, Place { v6, preference, handle });
     }
-    Left { classes: found, tables: Filters::are_there(&objects.filters) }
+    let tables = Filters::are_there(&objects.filters);
+    Left { classes: found, tables, control: has_control(&objects.filters) }
 }
 
 fn add(found: &mut BTreeMap<u16, Found>, class: u16, keys: Keys, place: Place) {
@@ -134,7 +137,7 @@ mod tests {
     #[test]
     fn classes_and_filters_of_a_daemon_before_are_recognised() {
         let mut objects = objects();
-        let Left { classes, tables } = left_on(&objects);
+        let Left { classes, tables, .. } = left_on(&objects);
         assert!(!tables, "those of IPv6 are missing");
         assert_eq!(classes.keys().copied().collect::<Vec<_>>(), [0x1001, 0x1002]);
         let session = |destination: &str| Session {

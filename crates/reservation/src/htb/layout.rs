@@ -3,6 +3,12 @@
 /// The class of all, and that of what is not reserved, where the discipline is ours.
 pub(super) const ROOT: u16 = 0xfff0;
 pub(super) const BEST_EFFORT: u16 = 0xfff1;
+/// ARP and neighbour discovery.
+pub(super) const NEIGHBOURS: u16 = 0xfff2;
+/// Routing protocols and other network control: CS6, and IS-IS.
+pub(super) const NETWORK_CONTROL: u16 = 0xfff3;
+/// The daemon's own messages.
+pub(super) const SIGNALLING: u16 = 0xfff4;
 /// The class of all where the discipline was there before us, as docs/emulation.md has it.
 pub(super) const THEIR_ROOT: u16 = 1;
 /// Handle 1 has the next class. Below, others may have theirs.

@@ -10,6 +10,7 @@ mod filters;
 mod found;
 mod layout;
 mod objects;
+mod queue;
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,20 +23,31 @@ use crate::message::{Sender, Session};
 pub use counters::Counters;
 use filters::{Filters, Keys, Place, keys};
 pub use found::{Found, Left, Root, left_on, root_of};
-use layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+use layout::{
+    BEST_EFFORT, FIRST_CLASS, LAST_CLASS, NEIGHBOURS, NETWORK_CONTROL, ROOT, SIGNALLING, THEIR_ROOT,
+};
 pub use objects::{Class, Objects, Qdisc, TcHandle, U32Filter, U32Handle};
+use queue::BestEffortQueue;
+pub use queue::QueueKind;
 
-/// HTB's priorities: when classes borrow, best effort comes before what flows send beyond their
-/// reservations.
+/// HTB's priorities: when classes borrow, what keeps the network together comes first, then best
+/// effort, then what flows send beyond their reservations.
 const FIRST: u8 = 0;
+const MIDDLE: u8 = 1;
 const LAST: u8 = 7;
 /// Packets that may wait in a class: as many as a burst has, and these bounds. What conforms is
 /// never dropped, and what does not cannot wait for ever.
 const QUEUE: [u64; 2] = [64, 10_000];
 /// HTB refuses a rate of zero.
 const MIN_RATE: Rate = Rate::from_bits_per_sec(8_000);
+/// The classes beside those of reservations, each with [`MIN_RATE`] at least.
+const FIXED_CLASSES: u64 = 4;
 /// Length of an interface's name (IFNAMSIZ, with its end).
 const NAME_LENGTH: usize = 15;
+
+/// SO_PRIORITY of the daemon's messages: HTB then takes the class with this handle before it asks
+/// any filter.
+pub const SIGNALLING_PRIORITY: u32 = 1 << 16 | SIGNALLING as u32;
 
 /// An interface to enforce on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +58,30 @@ pub struct Device {
     pub rate: Rate,
     /// What of it may be reserved; the rest is best effort's own.
     pub reservable: Rate,
-    /// Its largest packet.
+    /// Its largest IP packet.
     pub mtu: Bytes,
+    /// Bytes of a link header that the kernel counts with each packet.
+    pub header: Bytes,
+    /// Bytes that each packet takes on the link beyond what the kernel counts.
+    pub uncounted: Bytes,
+}
+
+impl Device {
+    /// What of the link can be reserved at most: the fixed classes have the rest.
+    pub fn most_reservable(rate: Rate) -> Rate {
+        let fixed = FIXED_CLASSES * MIN_RATE.as_bits_per_sec();
+        Rate::from_bits_per_sec(rate.as_bits_per_sec().saturating_sub(fixed))
+    }
+
+    /// What is left beside so much.
+    fn beside(&self, reserved: u64) -> Rate {
+        Rate::from_bits_per_sec(self.rate.as_bits_per_sec().saturating_sub(reserved))
+    }
+
+    /// Its largest packet as the kernel counts it.
+    fn frame(&self) -> Bytes {
+        Bytes::new(self.mtu.get() + self.header.get() + self.uncounted.get())
+    }
 }
 
 /// A name that no interface can have, or that `tc` could read as something else.
@@ -83,11 +117,14 @@ pub struct Htb {
     /// All classes that are there.
     classes: BTreeSet<u16>,
     filters: Filters,
+    queue: BestEffortQueue,
 }
 
 #[derive(Clone, Debug)]
 struct Installed {
     class: u16,
+    rate: Rate,
+    burst: Bytes,
     session: Session,
     senders: Vec<Sender>,
     /// What is classified: more than `senders` while state recovers.
@@ -115,6 +152,7 @@ impl Htb {
             recovering: false,
             classes: BTreeSet::new(),
             filters: Filters::default(),
+            queue: BestEffortQueue::FqCodel,
         })
     }
 
@@ -130,7 +168,8 @@ impl Htb {
         &self.device.name
     }
 
-    /// The lines that set up the interface: root qdisc, the two fixed classes, hash tables.
+    /// The lines that set up the interface: root qdisc, the fixed classes, hash tables. The queue
+    /// of best effort follows: [`best_effort`](Self::best_effort).
     pub fn begin(&self) -> Vec<String> {
         let name = &self.device.name;
         let mut lines = Vec::new();
@@ -138,10 +177,11 @@ impl Htb {
             let root =
                 format!("qdisc replace dev {name} root handle 1: htb default {BEST_EFFORT:x}");
             lines.push(root);
-            lines.extend(self.roots());
         }
+        lines.extend(self.fixed_classes());
         lines.extend(Filters::tables(name));
         lines.extend(Filters::links(name));
+        lines.extend(filters::control(name));
         lines
     }
 
@@ -152,34 +192,73 @@ impl Htb {
         Filters::tables(&self.device.name).collect()
     }
 
-    /// The two classes that stand before any reservation, made or changed.
-    fn roots(&self) -> [String; 2] {
-        let Device { name, rate, reservable, mtu } = &self.device;
-        let left = rate.as_bits_per_sec().saturating_sub(reservable.as_bits_per_sec());
-        let own = Rate::from_bits_per_sec(left).max(MIN_RATE);
-        let burst = Bytes::new(mtu.get() * 2);
-        [
-            format!(
-                "class replace dev {name} parent 1: classid 1:{ROOT:x} {}",
-                self.shape(*rate, burst, FIRST)
-            ),
-            format!(
-                "class replace dev {name} parent 1:{ROOT:x} classid 1:{BEST_EFFORT:x} {}",
-                self.shape(own, burst, FIRST)
-            ),
-        ]
+    /// The classes that stand before any reservation, made or changed. Each has a share of what is
+    /// not reservable, and those of control no more than all of it, however much they are sent.
+    fn fixed_classes(&self) -> Vec<String> {
+        let device = &self.device;
+        let (name, root) = (&device.name, self.root());
+        let left = device.beside(device.reservable.as_bits_per_sec());
+        let spare =
+            left.as_bits_per_sec().saturating_sub(FIXED_CLASSES * MIN_RATE.as_bits_per_sec());
+        let eighths =
+            |count: u64| Rate::from_bits_per_sec(MIN_RATE.as_bits_per_sec() + spare / 8 * count);
+        let burst = Bytes::new(device.frame().get() * 2);
+        let mut lines = Vec::new();
+        if !self.theirs {
+            lines = vec![
+                format!(
+                    "class replace dev {name} parent 1: classid 1:{ROOT:x} {}",
+                    self.shape(device.rate, device.rate, burst, FIRST)
+                ),
+                format!(
+                    "class replace dev {name} parent 1:{root:x} classid 1:{BEST_EFFORT:x} {}",
+                    self.shape(eighths(3), device.rate, burst, MIDDLE)
+                ),
+            ];
+        }
+        for (class, count) in [(NEIGHBOURS, 1), (NETWORK_CONTROL, 2), (SIGNALLING, 2)] {
+            lines.push(format!(
+                "class replace dev {name} parent 1:{root:x} classid 1:{class:x} {}",
+                self.shape(eighths(count), left.max(eighths(count)), burst, FIRST)
+            ));
+            lines.push(queue::control(name, class));
+        }
+        lines
+    }
+
+    fn root(&self) -> u16 {
+        if self.theirs { THEIR_ROOT } else { ROOT }
+    }
+
+    /// The lines that give best effort a queue of the kind that is chosen; none where best effort is
+    /// another program's.
+    pub fn best_effort(&mut self, kind: QueueKind) -> Vec<String> {
+        if self.theirs {
+            return Vec::new();
+        }
+        let (queue, line) = BestEffortQueue::new(kind, &self.device, self.reserved());
+        self.queue = queue;
+        vec![line]
+    }
+
+    /// Sum of the rates of all reservations.
+    fn reserved(&self) -> u64 {
+        self.installed.values().map(|known| known.rate.as_bits_per_sec()).sum()
     }
 
     /// Takes over the classes and filters of a daemon before this one; returns the lines that set
     /// up the rest of the interface.
     pub fn adopt(&mut self, left: Left) -> Vec<String> {
-        let Left { classes, tables } = left;
-        let mut lines = if self.theirs { Vec::new() } else { self.roots().to_vec() };
+        let Left { classes, tables, control } = left;
+        let mut lines = self.fixed_classes();
         if !tables {
             if !self.theirs {
                 lines.extend(Filters::tables(&self.device.name));
             }
             lines.extend(Filters::links(&self.device.name));
+        }
+        if !control {
+            lines.extend(filters::control(&self.device.name));
         }
         self.classes = classes.keys().copied().collect();
         for (class, known) in &classes {
@@ -233,18 +312,29 @@ impl Htb {
         let installed = self.installed.values().flat_map(|known| known.present.values());
         // Tables outlive their preference where another program has u32 filters, too.
         let filters = found.chain(installed).map(|place| place.remove(name));
-        let classes = self.classes.iter().map(|class| self.remove_class(*class));
-        filters.chain(Filters::end(name)).chain(classes).collect()
+        let fixed = [NEIGHBOURS, NETWORK_CONTROL, SIGNALLING];
+        let classes = self.classes.iter().chain(&fixed).map(|class| self.remove_class(*class));
+        filters.chain(Filters::end(name)).chain(filters::end_control(name)).chain(classes).collect()
     }
 
     /// The lines that carry out a request; none for a handle that is not installed.
     pub fn lines(&mut self, request: &ControlRequest) -> Vec<String> {
+        let mut lines = self.change(request);
+        if !self.theirs {
+            let reserved = self.reserved();
+            lines.extend(self.queue.follow(&self.device, reserved));
+        }
+        lines
+    }
+
+    fn change(&mut self, request: &ControlRequest) -> Vec<String> {
         match request {
             ControlRequest::Add(_, handle, reservation) => self.add(*handle, reservation),
             ControlRequest::Modify(_, handle, reservation) => {
                 let Some(mut known) = self.installed.remove(handle) else { return Vec::new() };
                 let mut lines = self.class("change", known.class, reservation);
                 known.session = reservation.session;
+                (known.rate, known.burst) = (reservation.rate, reservation.burst);
                 known.senders.clone_from(&reservation.filters);
                 lines.extend(self.classify(&mut known));
                 self.installed.insert(*handle, known);
@@ -279,7 +369,8 @@ impl Htb {
             None => (self.free_class(handle), BTreeMap::new(), "add", Vec::new()),
         };
         self.classes.insert(class);
-        let mut known = Installed { class, session, senders, present };
+        let (rate, burst) = (reservation.rate, reservation.burst);
+        let mut known = Installed { class, rate, burst, session, senders, present };
         let mut lines = self.class(verb, class, reservation);
         lines.extend(self.classify(&mut known));
         lines.extend(old.iter().map(|place| self.filters.remove(&self.device.name, place)));
@@ -333,31 +424,54 @@ impl Htb {
 
     /// The lines for a class and its queue.
     fn class(&self, verb: &str, class: u16, reservation: &Reservation) -> Vec<String> {
-        let burst = reservation.burst.max(self.device.mtu);
-        let root = if self.theirs { THEIR_ROOT } else { ROOT };
         let name = &self.device.name;
         let [fewest, most] = QUEUE;
         let smallest = u64::from(reservation.flowspec.traffic().smallest.max(1));
         let packets = reservation.burst.get().div_ceil(smallest).clamp(fewest, most);
         vec![
-            format!(
-                "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
-                self.shape(reservation.rate.max(MIN_RATE), burst, LAST)
-            ),
+            self.class_line(verb, class, reservation.rate, reservation.burst),
             format!("qdisc replace dev {name} parent 1:{class:x} pfifo limit {packets}"),
         ]
     }
 
-    /// Its own rate, and the link's rate as ceiling.
-    fn shape(&self, rate: Rate, burst: Bytes, priority: u8) -> String {
-        let Device { rate: link, mtu, .. } = &self.device;
+    fn class_line(&self, verb: &str, class: u16, rate: Rate, burst: Bytes) -> String {
+        let (name, root) = (&self.device.name, self.root());
+        let (rate, burst) = (rate.max(MIN_RATE), burst.max(self.device.frame()));
+        let ceiling = self.device.rate.max(rate);
         format!(
-            "htb rate {}bit ceil {}bit burst {}b cburst {}b quantum {} prio {priority}",
+            "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
+            self.shape(rate, ceiling, burst, LAST)
+        )
+    }
+
+    /// The lines for a link that has changed; classes and queues stay, with what waits in them.
+    pub fn reshape(&mut self, device: Device) -> Vec<String> {
+        self.device = device;
+        let mut lines = self.fixed_classes();
+        if !self.theirs {
+            let kind = self.queue.kind();
+            lines.extend(self.best_effort(kind));
+        }
+        let installed = self.installed.values();
+        lines.extend(
+            installed.map(|known| self.class_line("change", known.class, known.rate, known.burst)),
+        );
+        lines
+    }
+
+    /// A class's own rate, and what it has at most.
+    fn shape(&self, rate: Rate, ceiling: Rate, burst: Bytes, priority: u8) -> String {
+        let frame = self.device.frame().get();
+        let uncounted = match self.device.uncounted.get() {
+            0 => String::new(),
+            bytes => format!(" overhead {bytes}"),
+        };
+        format!(
+            "htb rate {}bit ceil {}bit burst {}b cburst {}b quantum {frame} prio {priority}{uncounted}",
             rate.as_bits_per_sec(),
-            link.as_bits_per_sec().max(rate.as_bits_per_sec()),
+            ceiling.as_bits_per_sec(),
             burst.get(),
-            mtu.get() * 2,
-            mtu.get(),
+            frame * 2,
         )
     }
 }
@@ -373,6 +487,8 @@ mod tests {
             rate: Rate::from_bits_per_sec(1_500_000),
             reservable: Rate::from_bits_per_sec(1_000_000),
             mtu: Bytes::new(1500),
+            header: Bytes::new(14),
+            uncounted: Bytes::ZERO,
         };
         for name in ["", "-all", "eth0 root", "a\nqdisc", "averyveryverylongname"] {
             assert!(Htb::new(device(name)).is_err(), "{name:?}");

@@ -7,7 +7,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 
 use crate::integrity::Guard;
 use crate::message::{
-    AdSpec, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style, TrafficSpec,
+    AdSpec, Cause, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style, TrafficSpec,
 };
 
 /// One of the node's interfaces; also the logical interface handle in its messages.
@@ -97,9 +97,10 @@ pub struct Reservation {
     pub filters: Vec<Sender>,
     /// The service, with the traffic that is to be served and policed.
     pub flowspec: FlowSpec,
-    /// What is set aside, rounded up to a bit per second.
+    /// What is set aside of the link: the flow's rate with the link's headers, rounded up to a byte
+    /// per second.
     pub rate: Rate,
-    /// The bucket's depth, rounded up.
+    /// The bucket's depth on the link, rounded up.
     pub burst: Bytes,
 }
 
@@ -118,6 +119,8 @@ pub struct InterfaceConfig {
     pub latency: Option<Duration>,
     /// Its largest IP packet.
     pub mtu: u32,
+    /// Bytes that each packet takes on the link beyond those of IP, which a TSpec counts.
+    pub overhead: Bytes,
     /// Error terms of guaranteed service (RFC 2212); `None` where it is not offered.
     pub guaranteed: Option<ErrorTerms>,
     /// Messages are numbered and refreshed by number (RFC 2961); off where routers that do not
@@ -235,6 +238,8 @@ pub enum Event {
         /// The node that sent the ResvConf.
         node: IpAddr,
     },
+    /// State of the node has changed: for the operator.
+    Changed(Change),
     /// A packet was dropped.
     Dropped {
         /// The incoming interface.
@@ -243,6 +248,58 @@ pub enum Event {
         source: IpAddr,
         /// A sentence.
         reason: String,
+    },
+}
+
+/// A change of a node's state, for its operator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Path state of a sender is new.
+    Path {
+        /// Where the flow goes.
+        session: Session,
+        /// Who sends.
+        sender: Sender,
+        /// The previous hop.
+        previous: IpAddr,
+        /// By this interface; [`InterfaceId::LOCAL`] for an application of this node.
+        by: InterfaceId,
+    },
+    /// That state has ended.
+    PathEnded {
+        /// Where the flow went.
+        session: Session,
+        /// Who sent.
+        sender: Sender,
+    },
+    /// Reservation state of a next hop is new or different.
+    Resv {
+        /// Where the flows go.
+        session: Session,
+        /// The next hop.
+        next: IpAddr,
+        /// By this interface.
+        by: InterfaceId,
+    },
+    /// That state has ended.
+    ResvEnded {
+        /// Where the flows went.
+        session: Session,
+        /// The next hop.
+        next: IpAddr,
+        /// By this interface.
+        by: InterfaceId,
+    },
+    /// A neighbour's PATH or RESV is refused.
+    Refused {
+        /// Where the flow goes.
+        session: Session,
+        /// Whose message it was.
+        neighbour: IpAddr,
+        /// By this interface.
+        by: InterfaceId,
+        /// Why.
+        cause: Cause,
     },
 }
 

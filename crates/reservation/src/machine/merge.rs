@@ -3,20 +3,23 @@
 
 use std::collections::BTreeSet;
 
+use ontempo_foundation::Bytes;
+
 use super::admission::Share;
 use super::boundary::{InterfaceId, Reservation};
 use super::state::{FlowId, Neighbour, SessionState};
 use crate::message::{Cause, Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 
 /// The reservation to install on an interface (RFC 2209, UPDATE TRAFFIC CONTROL): the flowspecs of
-/// the next hops merged, bounded by the sum of the TSpecs of the senders.
+/// the next hops merged, bounded by the sum of the TSpecs of the senders; rate and burst as the link
+/// takes them, which adds `overhead` bytes to each packet.
 ///
 /// # Errors
 /// Where the next hops' services cannot be merged.
 pub(super) fn enforced(
     session: &Session,
     state: &SessionState,
-    by: InterfaceId,
+    (by, overhead): (InterfaceId, Bytes),
     flow_id: FlowId,
 ) -> Result<Option<Reservation>, Cause> {
     let mut merged: Option<FlowSpec> = None;
@@ -42,20 +45,22 @@ pub(super) fn enforced(
         return Ok(None);
     };
     let flowspec = bounded_by(&flowspec, &sent);
-    let Share { rate, burst } = Share::of(&flowspec);
+    let Share { rate, burst } = Share::of(&flowspec, session, overhead);
     let filters =
         if wildcard { Vec::new() } else { senders.into_iter().map(|(sender, _)| sender).collect() };
     Ok(Some(Reservation { session: *session, filters, flowspec, rate, burst }))
 }
 
-/// The flowspec bounded by the senders' TSpec, but for its packet sizes (RFC 2205 section 3.11.2:
-/// TC_AddFlowspec takes both).
+/// The flowspec bounded by the senders' TSpec, but for its largest packet (RFC 2205 section 3.11.2:
+/// TC_AddFlowspec takes both). Of both minimum policed units the larger one counts: what conforms to
+/// both TSpecs has no more packets than either permits.
 fn bounded_by(flowspec: &FlowSpec, sent: &TrafficSpec) -> FlowSpec {
     let required = flowspec.traffic();
     flowspec.with_traffic(TrafficSpec {
         rate: required.rate.min(sent.rate),
         burst: required.burst.min(sent.burst),
         peak: required.peak.min(sent.peak),
+        smallest: required.smallest.max(sent.smallest.min(required.largest)),
         ..*required
     })
 }

@@ -30,8 +30,8 @@ mod update;
 
 pub use api::check_flows;
 pub use boundary::{
-    Arrival, ControlError, ControlRequest, ErrorTerms, Event, Handle, InterfaceConfig, InterfaceId,
-    NextHop, RequestError, Reservation, Routes, TrafficControl, Transmit,
+    Arrival, Change, ControlError, ControlRequest, ErrorTerms, Event, Handle, InterfaceConfig,
+    InterfaceId, NextHop, RequestError, Reservation, Routes, TrafficControl, Transmit,
 };
 pub use config::{Config, Limits};
 pub use node::{Census, Machine};

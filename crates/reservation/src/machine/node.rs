@@ -5,8 +5,8 @@ use ontempo_foundation::{RandomStream, Rate, Time};
 
 use super::admission::AdmissionControl;
 use super::boundary::{
-    Arrival, ControlRequest, Event, Handle, InterfaceConfig, InterfaceId, Reservation, Routes,
-    Transmit,
+    Arrival, Change, ControlRequest, Event, Handle, InterfaceConfig, InterfaceId, Reservation,
+    Routes, Transmit,
 };
 use super::config::Config;
 use super::message_ids::MessageIds;
@@ -51,6 +51,8 @@ pub struct Machine<R> {
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) controls: VecDeque<ControlRequest>,
     pub(super) events: VecDeque<Event>,
+    /// When neighbours were heard last.
+    heard: BTreeMap<Neighbour, Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -167,6 +169,7 @@ impl<R: Routes> Machine<R> {
             transmits: VecDeque::new(),
             controls: VecDeque::new(),
             events: VecDeque::new(),
+            heard: BTreeMap::new(),
         }
     }
 
@@ -183,6 +186,34 @@ impl<R: Routes> Machine<R> {
             last_handle: 0,
         };
         self.interfaces.insert(id, interface);
+    }
+
+    /// Other constants and limits; state that is there keeps its times until it is refreshed.
+    pub fn configure(&mut self, config: Config) {
+        self.config = config;
+    }
+
+    /// Another configuration of an interface, whose reservations stay, however little may be
+    /// reserved now. `keeps_keys`: its security associations are those before.
+    pub fn change_interface(
+        &mut self,
+        now: Time,
+        id: InterfaceId,
+        config: InterfaceConfig,
+        keeps_keys: bool,
+    ) {
+        let Some(known) = self.interfaces.get_mut(&id) else { return };
+        let before = core::mem::replace(&mut known.config, config);
+        if keeps_keys {
+            known.config.guard = before.guard;
+        }
+        known.admission.bound_by(&known.config);
+        let sessions: Vec<Session> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.edit(session, |machine, state| {
+                machine.update(now, &session, state, None);
+            });
+        }
     }
 
     /// Disables RSVP on an interface that is gone, and removes its reservation state. Its traffic
@@ -221,6 +252,21 @@ impl<R: Routes> Machine<R> {
         installed
             .filter(move |((by, _), _)| *by == id)
             .map(|(_, known)| (known.handle, &known.reservation))
+    }
+
+    /// Neighbours whose messages have counted, and when the last one came; of the number that the
+    /// limits have, those that were heard last.
+    pub fn neighbours(&self) -> impl Iterator<Item = (InterfaceId, IpAddr, Time)> {
+        self.heard.iter().map(|((by, address), at)| (*by, *address, *at))
+    }
+
+    fn heard_of(&mut self, now: Time, peer: Neighbour) {
+        let is_full = self.heard.len() >= self.config.limits.neighbours.max(1);
+        if is_full && !self.heard.contains_key(&peer) {
+            let oldest = self.heard.iter().min_by_key(|(_, at)| **at).map(|(peer, _)| *peer);
+            oldest.and_then(|peer| self.heard.remove(&peer));
+        }
+        self.heard.insert(peer, now);
     }
 
     /// The number of each kind of state of the node.
@@ -337,6 +383,7 @@ impl<R: Routes> Machine<R> {
 
     fn dispatch(&mut self, now: Time, packet_info: &PacketInfo, message: &Message) {
         let peer = packet_info.neighbour(hop_of(message));
+        self.heard_of(now, peer);
         for ack in &message.acks {
             self.on_ack(now, peer, ack);
         }
@@ -454,12 +501,15 @@ impl<R: Routes> Machine<R> {
         self.flow_count -= state.flow_count();
         work(self, &mut state);
         let message_ids = &mut self.message_ids;
-        state.reservations.retain(|_, resv| {
+        let mut ended = Vec::new();
+        state.reservations.retain(|(by, next), resv| {
             if resv.flows.is_empty() {
                 message_ids.remove_received(resv.source);
+                ended.push(Change::ResvEnded { session, next: *next, by: *by });
             }
             !resv.flows.is_empty()
         });
+        ended.into_iter().for_each(|change| self.changed(change));
         self.flow_count += state.flow_count();
         let timer = Timer::Expiry(session);
         if state.is_empty() {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ontempo_foundation::{Duration, Time};
 
 use super::admission::consistent;
-use super::boundary::{Event, InterfaceId, NextHop, Routes};
+use super::boundary::{Change, Event, InterfaceId, NextHop, Routes};
 use super::message_ids::is_stale;
 use super::node::{Machine, PacketInfo, unknown_cause};
 use super::state::{Neighbour, NeighbourMessageId, PathState, RefreshedState, SessionState};
@@ -202,6 +202,8 @@ impl<R: Routes> Machine<R> {
             }
             None => {
                 let path = Box::new(PathState::of(now, new, outgoing.clone()));
+                let (session, (by, previous)) = (*session, path.previous());
+                self.changed(Change::Path { session, sender: *sender, previous, by });
                 self.sender_usage.add(path.previous());
                 state.paths.insert(*sender, path);
                 (true, false)
@@ -326,6 +328,7 @@ impl<R: Routes> Machine<R> {
         sender: &Sender,
     ) {
         let Some(mut path) = state.paths.remove(sender) else { return };
+        self.changed(Change::PathEnded { session: *session, sender: *sender });
         self.sender_usage.remove(path.previous());
         self.forwarded_bytes -= weight(&path.forwarded);
         self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));

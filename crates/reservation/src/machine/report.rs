@@ -19,7 +19,7 @@ impl<R: Routes> Machine<R> {
 }
 
 impl Event {
-    /// The notice that applications get of the event; none of a dropped packet.
+    /// The notice that applications get of the event; none of a dropped packet and of what the operator alone gets.
     pub fn notice(self) -> Option<Notice> {
         Some(match self {
             Self::Path { session, sender, traffic, adspec } => {
@@ -34,7 +34,7 @@ impl Event {
                 Notice::ResvError { session, flow, failure: error.into() }
             }
             Self::Confirmed { session, flows, node } => Notice::Confirmed { session, flows, node },
-            Self::Dropped { .. } => return None,
+            Self::Dropped { .. } | Self::Changed(_) => return None,
         })
     }
 }

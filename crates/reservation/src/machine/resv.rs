@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ontempo_foundation::Time;
 
 use super::admission::acceptable;
-use super::boundary::{Handle, InterfaceId, Routes};
+use super::boundary::{Change, Handle, InterfaceId, Routes};
 use super::message_ids::is_stale;
 use super::node::{Machine, PacketInfo, unknown_cause};
 use super::path::{NOT_TRUSTED, TOO_MANY};
@@ -67,6 +67,10 @@ impl<R: Routes> Machine<R> {
                         limits,
                     );
                 }
+            }
+            if changed {
+                let (session, (by, next)) = (resv.session, next);
+                machine.changed(Change::Resv { session, next, by });
             }
             let sent = changed && machine.update(now, &resv.session, state, resv.confirm);
             // What is reserved, though others of its flows are refused: they may be of other

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ontempo_foundation::{Duration, Time};
 
-use super::boundary::{Envelope, Event, InterfaceId, NextHop, Routes, Transmit};
+use super::boundary::{Change, Envelope, Event, InterfaceId, NextHop, Routes, Transmit};
 use super::message_ids::Owner;
 use super::node::{MAX_EVENTS, Machine};
 use super::state::{Neighbour, OwnMessageId, PathState, SessionState};
@@ -400,6 +400,7 @@ impl<R: Routes> Machine<R> {
         error: ErrorSpec,
     ) {
         let Some(address) = self.address(next.0, next.1) else { return };
+        self.refused(&resv.session, next, error.cause);
         if self.may_send_error(now, next) {
             let hop = Hop { address, interface: next.0.0 };
             let (session, style, scope) = (resv.session, resv.style, Vec::new());
@@ -410,8 +411,21 @@ impl<R: Routes> Machine<R> {
 
     /// Answers a refused PATH with a PathErr, sent once.
     pub(super) fn refuse_path(&mut self, now: Time, previous: Neighbour, body: PathErr) {
+        self.refused(&body.session, previous, body.error.cause);
         if self.may_send_error(now, previous) {
             self.send_plain(previous, Body::PathErr(body));
+        }
+    }
+
+    fn refused(&mut self, session: &Session, (by, neighbour): Neighbour, cause: Cause) {
+        let session = *session;
+        self.changed(Change::Refused { session, neighbour, by, cause });
+    }
+
+    /// Tells the operator.
+    pub(super) fn changed(&mut self, change: Change) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(Event::Changed(change));
         }
     }
 

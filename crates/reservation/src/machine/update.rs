@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Bytes, Time};
 
 use super::admission::Share;
 use super::boundary::{ControlRequest, Event, InterfaceId, NextHop, Routes};
@@ -92,7 +92,7 @@ impl<R: Routes> Machine<R> {
         by: InterfaceId,
         flow_id: FlowId,
     ) -> Result<(), Cause> {
-        let desired = enforced(session, state, by, flow_id)?;
+        let desired = enforced(session, state, self.link(by), flow_id)?;
         let key = (by, flow_id);
         let Some(desired) = desired else {
             if let Some(installed) = state.installed.remove(&key) {
@@ -126,6 +126,11 @@ impl<R: Routes> Machine<R> {
         Ok(())
     }
 
+    /// An interface, with what its link adds to each packet.
+    fn link(&self, by: InterfaceId) -> (InterfaceId, Bytes) {
+        (by, self.interfaces.get(&by).map_or(Bytes::ZERO, |known| known.config.overhead))
+    }
+
     /// Removes an installed reservation.
     fn uninstall(&mut self, by: InterfaceId, installed: &Installed) {
         let Some(interface) = self.interfaces.get_mut(&by) else { return };
@@ -146,7 +151,7 @@ impl<R: Routes> Machine<R> {
         flow_id: FlowId,
         cause: Cause,
     ) {
-        let share = match enforced(session, state, by, flow_id) {
+        let share = match enforced(session, state, self.link(by), flow_id) {
             Ok(Some(desired)) => Some(Share { rate: desired.rate, burst: desired.burst }),
             _ => None,
         };

@@ -177,6 +177,7 @@ impl World {
                 rate: Rate::from_bits_per_sec(1_500_000),
                 latency: Some(self.links[link].delay),
                 mtu: 1500,
+                overhead: Bytes::ZERO,
                 guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
                 refresh_reduction: self.settings.refresh_reduction,
                 guard: sealed.then(|| {
@@ -302,7 +303,10 @@ impl World {
                 check(machine, there, &self.links);
             }
             while let Some(event) = machine.poll_event() {
-                self.events.push((self.now, node, event));
+                // What the operator alone is told is no message of the protocol.
+                if !matches!(event, Event::Changed(_)) {
+                    self.events.push((self.now, node, event));
+                }
             }
             packets.into_iter().for_each(|packet| self.send(node, packet));
         }

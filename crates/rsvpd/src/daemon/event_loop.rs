@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
@@ -14,12 +15,15 @@ use ontempo_reservation::machine::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::lock::{self, Lock};
+use super::observed::Observed;
 use super::owners::Owners;
 use super::state::{Daemon, SETTLING};
 use crate::applications::{Applications, Id};
 use crate::config::Config;
 use crate::enforcement::Enforcement;
 use crate::error::DaemonError;
+use crate::log::{Level, Log};
+use crate::notify::notify;
 use crate::packets::{Packets, SocketKind};
 use crate::routes::{Changes, Kernel};
 
@@ -28,26 +32,44 @@ const MAX_BATCH: usize = 64;
 /// Kinds of reasons for dropping packets that are counted apart.
 const MAX_REASONS: usize = 256;
 
+/// What the process is told while it runs: each stream becomes readable.
+#[derive(Clone, Copy)]
+pub struct Signals<'a> {
+    /// To end: state and classes are removed.
+    pub stop: &'a UnixStream,
+    /// To end, for another daemon to start: state and classes stay.
+    pub restart: &'a UnixStream,
+    /// To read the configuration again.
+    pub reload: &'a UnixStream,
+    /// Reads it.
+    pub read: &'a dyn Fn() -> Result<Config, DaemonError>,
+}
+
 /// A descriptor that is ready.
 enum Ready {
     Stop,
+    Restart,
+    Reload,
     Packets(SocketKind),
     Changes,
     Connect,
     Application(Id, PollFlags),
 }
 
-/// Runs the daemon until `stop` is readable; then tears down the senders and reservations of this
-/// host's applications, and removes all classes. `log` gets the log sentences.
+/// How the daemon ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    ForGood,
+    ForRestart,
+}
+
+/// Runs the daemon until it is told to stop; then tears down the senders and reservations of this
+/// host's applications, and removes all classes. `log` gets a line for each event.
 ///
 /// # Errors
 /// Where it cannot start: missing rights, another daemon, an interface with another program's
 /// qdisc.
-pub fn run(
-    config: Config,
-    stop: BorrowedFd<'_>,
-    log: &mut dyn FnMut(&str),
-) -> Result<(), DaemonError> {
+pub fn run(config: Config, signals: Signals<'_>, log: Log<'_>) -> Result<(), DaemonError> {
     let packets = Packets::open().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => DaemonError::System(
             "rsvpd needs the rights of root (CAP_NET_RAW and CAP_NET_ADMIN); run it with sudo"
@@ -58,9 +80,15 @@ pub fn run(
     let _lock = Lock::take(Path::new(lock::FOLDER))?;
     let mut daemon = Daemon::open(config, packets, log)?;
     daemon.set_up_all()?;
-    let ended = daemon.run_loop(stop);
-    daemon.end();
-    ended
+    daemon.say(Level::Notice, &format!("ready, process {}", std::process::id()));
+    notify("READY=1");
+    let ended = daemon.run_loop(&signals);
+    notify("STOPPING=1");
+    match ended {
+        Ok(Ended::ForRestart) => daemon.say(Level::Notice, "ends for a restart: its classes stay"),
+        _ => daemon.end(),
+    }
+    ended.map(|_| ())
 }
 
 /// Different after each start, so that numbers and jitter are.
@@ -76,7 +104,7 @@ impl<'a> Daemon<'a> {
     pub(super) fn open(
         config: Config,
         packets: Packets,
-        log: &'a mut dyn FnMut(&str),
+        log: Log<'a>,
     ) -> Result<Self, DaemonError> {
         let netlink =
             |error: io::Error| DaemonError::system("cannot open netlink for routes", &error);
@@ -100,17 +128,20 @@ impl<'a> Daemon<'a> {
             bad_packets: 0,
             packets_in: 0,
             packets_out: 0,
+            observed: Observed::default(),
             log,
         })
     }
 }
 
 impl Daemon<'_> {
-    fn run_loop(&mut self, stop: BorrowedFd<'_>) -> Result<(), DaemonError> {
+    fn run_loop(&mut self, signals: &Signals<'_>) -> Result<Ended, DaemonError> {
         loop {
-            for ready in self.wait(stop)? {
+            for ready in self.wait(signals)? {
                 match ready {
-                    Ready::Stop => return Ok(()),
+                    Ready::Stop => return Ok(Ended::ForGood),
+                    Ready::Restart => return Ok(Ended::ForRestart),
+                    Ready::Reload => self.on_reload(signals),
                     Ready::Packets(from) => self.receive_packets(from)?,
                     Ready::Changes => {
                         self.changes.drain();
@@ -119,7 +150,7 @@ impl Daemon<'_> {
                     Ready::Connect => {
                         let now = self.now();
                         if let Some(error) = self.applications.accept(now) {
-                            (self.log)(&format!("cannot accept applications: {error}"));
+                            self.say(Level::Error, &format!("cannot accept applications: {error}"));
                         }
                     }
                     Ready::Application(id, flags) => self.serve_application(id, flags),
@@ -130,7 +161,7 @@ impl Daemon<'_> {
                 self.update_at = Time::NEVER;
                 // An interface that cannot be set up is logged; the others go on.
                 if let Err(error) = self.update_interfaces() {
-                    (self.log)(&error.to_string());
+                    self.say(Level::Error, &error.to_string());
                 }
                 self.machine.routes_changed(now);
             }
@@ -138,19 +169,33 @@ impl Daemon<'_> {
                 self.purge_at = Time::NEVER;
                 let purged = self.enforcement.purge();
                 if purged > 0 {
-                    (self.log)(&format!(
+                    let line = format!(
                         "removed {purged} classes of a daemon before this one, not refreshed in time"
-                    ));
+                    );
+                    self.say(Level::Notice, &line);
                 }
             }
             self.machine.on_timeout(now);
             self.settle();
+            self.observe(now);
         }
     }
 
+    fn on_reload(&mut self, signals: &Signals<'_>) {
+        // Several signals are one reload.
+        let _ = (&*signals.reload).read(&mut [0; 64]);
+        notify("RELOADING=1");
+        self.reload((signals.read)().map_err(|error| error.to_string()));
+        notify("READY=1");
+    }
+
     /// Waits for input or the next timer; returns what can be read or written.
-    fn wait(&self, stop: BorrowedFd<'_>) -> Result<Vec<Ready>, DaemonError> {
-        let mut sources = vec![(Ready::Stop, stop, PollFlags::IN)];
+    fn wait(&self, signals: &Signals<'_>) -> Result<Vec<Ready>, DaemonError> {
+        let mut sources = vec![
+            (Ready::Stop, signals.stop.as_fd(), PollFlags::IN),
+            (Ready::Restart, signals.restart.as_fd(), PollFlags::IN),
+            (Ready::Reload, signals.reload.as_fd(), PollFlags::IN),
+        ];
         let packets = self.packets.sources();
         sources.extend(
             packets.into_iter().map(|(from, fd)| (Ready::Packets(from), fd, PollFlags::IN)),
@@ -167,6 +212,7 @@ impl Daemon<'_> {
             sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
         let due = due.min(self.purge_at).min(self.update_at).min(self.applications.accept_at(now));
+        let due = due.min(self.observed.due());
         let wait = (due != Time::NEVER).then(|| {
             let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());
             let (secs, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
@@ -224,6 +270,7 @@ impl Daemon<'_> {
                     Event::Dropped { interface, source, reason } => {
                         self.count_drop(&reason, Some((interface, source)));
                     }
+                    Event::Changed(change) => self.tell(&change),
                     event => self.notify(event),
                 }
             }
@@ -243,8 +290,23 @@ impl Daemon<'_> {
                 return;
             }
             let now = self.now();
-            for (place, error) in self.enforcement.apply(&requests) {
-                (self.log)(&format!("traffic control refused: {error}"));
+            let removed: Vec<Option<String>> = requests
+                .iter()
+                .map(|request| {
+                    let (interface, handle) = request.place();
+                    matches!(request, ControlRequest::Remove(..))
+                        .then(|| self.enforcement.class_name(interface, handle))
+                })
+                .collect();
+            let failed = self.enforcement.apply(&requests);
+            for (place, (request, removed)) in requests.iter().zip(removed).enumerate() {
+                if failed.iter().all(|(other, _)| *other != place) {
+                    self.tell_class(request, removed);
+                }
+            }
+            for (place, error) in failed {
+                self.count_error(0, 1);
+                self.say(Level::Error, &format!("traffic control refused: {error}"));
                 let (interface, handle) = requests[place].place();
                 self.machine.control_failed(now, interface, handle, error.value);
             }
@@ -254,11 +316,12 @@ impl Daemon<'_> {
     /// Counts a dropped packet; the first for each reason that is counted by itself is logged.
     fn count_drop(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
         self.bad_packets += u64::from(from.is_some());
+        self.count_error(1, 0);
         if count(&mut self.dropped, reason) {
             let from = from.map_or_else(String::new, |(interface, source)| {
                 format!(" from {source} by {}", self.name_of(interface))
             });
-            (self.log)(&format!("dropped an RSVP packet{from}: {reason}"));
+            self.say(Level::Warning, &format!("dropped an RSVP packet{from}: {reason}"));
         }
     }
 

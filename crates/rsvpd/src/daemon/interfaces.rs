@@ -6,16 +6,22 @@ use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 use super::state::{Daemon, time_of_day};
 use crate::config;
 use crate::error::DaemonError;
+use crate::log::Level;
 use crate::routes::Interface;
 
 impl Daemon<'_> {
     /// Sets up the interfaces that are up.
     pub(super) fn set_up_all(&mut self) -> Result<(), DaemonError> {
         self.update_interfaces()?;
-        for name in self.config.interfaces.keys() {
-            if !self.interfaces.contains_key(name) {
-                (self.log)(&format!("{name}: not used until it is up and has an address"));
-            }
+        let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
+        for name in names
+            .iter()
+            .filter(|name| !self.interfaces.contains_key(*name))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            let line = format!("{name}: not used until it is up and has an address");
+            self.say(Level::Warning, &line);
         }
         Ok(())
     }
@@ -42,7 +48,7 @@ impl Daemon<'_> {
                 self.settle();
                 self.enforcement.detach(id);
                 if usable.is_none() {
-                    (self.log)(&format!("{name}: is down"));
+                    self.say(Level::Warning, &format!("{name}: is down"));
                 }
             }
             if let Some(new) = usable {
@@ -53,29 +59,31 @@ impl Daemon<'_> {
     }
 
     pub(super) fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
-        let Some(config) = self.config.interfaces.get(name) else { return Ok(()) };
+        let Some(config) = self.config.interfaces.get(name).cloned() else { return Ok(()) };
         let id = InterfaceId(new.index);
         if config.enforce {
-            let device =
-                config.device(name, Bytes::new(u64::from(new.mtu))).map_err(DaemonError::Input)?;
+            let mtu = Bytes::new(u64::from(new.mtu));
+            let device = config.device(name, mtu, new.layer).map_err(DaemonError::Input)?;
             let adopted = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
             if adopted > 0 {
                 let machine = self.config.machine();
                 self.purge_at = self.now() + machine.lifetime(machine.refresh);
-                (self.log)(&format!(
-                    "{name}: took over {adopted} classes of a daemon before this one"
-                ));
+                let line =
+                    format!("{name}: took over {adopted} classes of a daemon before this one");
+                self.say(Level::Notice, &line);
             }
         }
         if !config.is_authenticated() && !self.config.trust_network {
-            (self.log)(&format!(
+            let line = format!(
                 "{name}: has no key: only this host's applications are served; a router needs a \
                  key, or --trust-network"
-            ));
+            );
+            self.say(Level::Warning, &line);
         }
-        let config = interface_config(config, new, self.config.machine().limits.neighbours);
+        let config = interface_config(&config, new, self.config.machine().limits.neighbours);
         self.machine.add_interface(id, config);
         self.interfaces.insert(name.to_owned(), new.clone());
+        self.say(Level::Notice, &format!("{name}: has RSVP"));
         Ok(())
     }
 
@@ -86,13 +94,15 @@ impl Daemon<'_> {
     }
 }
 
-fn interface_config(
+pub(super) fn interface_config(
     config: &config::Interface,
     new: &Interface,
     neighbours: usize,
 ) -> InterfaceConfig {
     let mtu = Bytes::new(u64::from(new.mtu));
     let guard = config.guard(time_of_day(), neighbours);
+    let (overhead, _) = new.layer.overhead(config.overhead);
+    let frame = Bytes::new(mtu.get() + overhead.get());
     InterfaceConfig {
         addresses: new.addresses.clone(),
         reservable: config.reservable(),
@@ -100,14 +110,16 @@ fn interface_config(
         rate: config.rate,
         latency: config.latency,
         mtu: new.mtu,
-        guaranteed: config.guaranteed.then(|| error_terms(config.rate, mtu)),
+        overhead,
+        guaranteed: config.guaranteed.then(|| error_terms(config.rate, mtu, frame)),
         refresh_reduction: config.refresh_reduction,
         guard,
     }
 }
 
-/// C: one packet of the flow at its rate; D: one packet of another flow being sent (RFC 2212).
-fn error_terms(rate: Rate, mtu: Bytes) -> ErrorTerms {
-    let d: Duration = rate.time_to_send(mtu);
+/// C: one packet of the flow at its rate, which the link's headers have raised as much as the packet;
+/// D: one packet of another flow being sent, with them (RFC 2212).
+fn error_terms(rate: Rate, mtu: Bytes, frame: Bytes) -> ErrorTerms {
+    let d: Duration = rate.time_to_send(frame);
     ErrorTerms { c: mtu, d }
 }

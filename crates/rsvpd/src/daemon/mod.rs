@@ -3,8 +3,10 @@
 mod event_loop;
 mod interfaces;
 mod lock;
+mod observed;
 mod owners;
+mod reload;
 mod requests;
 mod state;
 
-pub use event_loop::run;
+pub use event_loop::{Signals, run};

@@ -269,12 +269,14 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::os::unix::fs::PermissionsExt;
 
+    use netlink_packet_route::link::LinkLayerType;
     use ontempo_foundation::Time;
     use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 
     use super::*;
     use crate::applications::tests::connect_as;
     use crate::config::Config;
+    use crate::link_layer::LinkLayer;
     use crate::packets::Packets;
     use crate::routes::Interface;
 
@@ -306,10 +308,12 @@ mod tests {
             format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\nenforce = false\n");
         fs::write(&config, text).expect("a configuration");
         let config = Config::read(&config).expect("it is right");
-        let (packets, mut log) = (Packets::open().expect("root may"), |_: &str| {});
+        let packets = Packets::open().expect("root may");
+        let mut log = |_: crate::log::Level, _: &str| {};
         let mut daemon = Daemon::open(config, packets, &mut log).expect("it opens");
         // An address of none of this machine's interfaces: nothing is sent.
-        let lo = Interface { index: 1, mtu: 1_500, up: true, addresses: vec![HERE.into()] };
+        let layer = LinkLayer::of(LinkLayerType::Loopback, None);
+        let lo = Interface { index: 1, mtu: 1_500, up: true, layer, addresses: vec![HERE.into()] };
         daemon.set_up("lo", &lo).expect("it enforces nothing");
         for path in [&folder, &socket] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).expect("its owner may");

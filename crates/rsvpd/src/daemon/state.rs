@@ -6,10 +6,12 @@ use std::time::{Instant, SystemTime};
 use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::machine::Machine;
 
+use super::observed::Observed;
 use super::owners::Owners;
 use crate::applications::Applications;
 use crate::config::Config;
 use crate::enforcement::Enforcement;
+use crate::log::{Level, Log};
 use crate::packets::Packets;
 use crate::routes::{Changes, Interface, Kernel};
 
@@ -35,10 +37,17 @@ pub(super) struct Daemon<'a> {
     pub(super) bad_packets: u64,
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
-    pub(super) log: &'a mut dyn FnMut(&str),
+    pub(super) observed: Observed,
+    pub(super) log: Log<'a>,
 }
 
 impl Daemon<'_> {
+    pub(super) fn say(&mut self, level: Level, line: &str) {
+        if level <= self.config.log {
+            (self.log)(level, line);
+        }
+    }
+
     pub(super) fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -1,0 +1,205 @@
+//! The RSVP daemon for its operator: log, reload, restart, status. Needs root; skipped tests are
+//! reported.
+
+mod common;
+mod reserved;
+
+use std::fs::{self, File};
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::wait_until;
+use ontempo_reservation::local::{Client, Notice};
+use reserved::{BOTTLENECK, Network, can_reserve, run, until};
+
+/// Changes a node's configuration.
+fn rewrite(network: &Network, node: &str, change: impl FnOnce(&str) -> String) {
+    let path = network.place.path(&format!("{node}.toml"));
+    let text = fs::read_to_string(&path).expect("a configuration");
+    fs::write(path, change(&text)).expect("it is written");
+}
+
+fn reload(network: &Network, node: &str) {
+    run("kill", &["-HUP", &network.process(node).to_string()]);
+}
+
+fn waits_for_line(network: &Network, node: &str, words: &[&str]) {
+    let has = |line: &str| words.iter().all(|word| line.contains(word));
+    wait_until(&words.join(" "), || network.log(node).lines().any(has));
+}
+
+#[test]
+fn the_log_has_a_line_for_each_neighbour_flow_class_and_refusal() {
+    if !can_reserve() {
+        return;
+    }
+    let network = Network::running("logs", false);
+    let (sender, mut receiver) = network.reserved(500);
+    network.reserve(&mut receiver, 5000);
+    until(&mut receiver, |event| matches!(event, Notice::Confirmed { .. }));
+    let mut other = network.announced_at(4002, 2000);
+    network.reserve_at(&mut receiver, 4002, 2000);
+    until(&mut receiver, |event| matches!(event, Notice::ResvError { .. }));
+    for words in [
+        &["ready, process"][..],
+        &["l1: has RSVP"],
+        &["neighbour 10.0.1.2 by l1 is up"],
+        &["PATH of 10.0.0.1:4000 to udp 10.0.3.2:5004 from 10.0.0.1 by l0"],
+        &["RESV for udp 10.0.3.2:5004 from 10.0.1.2 by l1"],
+        &["l1: class 1:1001 made: 507 kbit/s for udp 10.0.3.2:5004"],
+        &["refused a request for udp 10.0.3.2:5004 from 10.0.1.2 by l1", "bandwidth"],
+    ] {
+        waits_for_line(&network, "r1", words);
+    }
+    let _ = other.event(Some(Duration::from_millis(1)));
+    drop((sender, other, receiver));
+    waits_for_line(&network, "r1", &["l1: class 1:1001 removed"]);
+    waits_for_line(&network, "r1", &["PATH of 10.0.0.1:4000", "has ended"]);
+    network.end();
+}
+
+#[test]
+fn a_reload_takes_over_rates_and_interfaces_and_touches_nothing_that_stands() {
+    if !can_reserve() {
+        return;
+    }
+    let network = Network::running("reloads", false);
+    let (_sender, _receiver) = network.reserved(500);
+    let before = network.status("r1");
+    let span = Duration::from_secs(5);
+    let (flow, flood) = std::thread::scope(|scope| {
+        let flow = network.sending((4000, 5004), 480, span);
+        let flood = network.sending((4001, 5005), 2000, span);
+        let (flow, flood) = (scope.spawn(flow), scope.spawn(flood));
+        std::thread::sleep(Duration::from_millis(500));
+        rewrite(&network, "r1", |text| {
+            text.replacen("1.5 Mbit/s", "1.2 Mbit/s", 1)
+                .replace("[interfaces.l2]", "[interfaces.l9]")
+        });
+        reload(&network, "r1");
+        waits_for_line(&network, "r1", &["reloaded the configuration"]);
+        (flow.join().expect("it sends"), flood.join().expect("it sends"))
+    });
+    assert_eq!(flow.0, flow.1, "a packet of the reserved flow was lost");
+    assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+    let shown = run("tc", &["-n", &network.namespace("r1"), "class", "show", "dev", BOTTLENECK]);
+    assert!(
+        shown.contains("class htb 1:1001") && shown.contains("rate 507Kbit ceil 1200Kbit"),
+        "{shown}"
+    );
+    assert!(shown.contains("1:fff0 root rate 1200Kbit ceil 1200Kbit"), "{shown}");
+    let spare = run("tc", &["-n", &network.namespace("r1"), "qdisc", "show", "dev", "l2"]);
+    assert!(!spare.contains("htb"), "an interface that is no longer named: {spare}");
+    let after = network.status("r1");
+    assert_eq!(after.process, before.process);
+    assert_eq!(
+        after.interfaces.iter().map(|one| one.rate).collect::<Vec<_>>(),
+        [10_000_000, 1_200_000]
+    );
+    // What is wrong, or cannot change, is refused as a whole.
+    for (from, to, words) in [
+        ("1.2 Mbit/s", "1.2", &["not reloaded", "r1.toml", "Mbit/s"][..]),
+        ("r1.sock", "other.sock", &["not reloaded", "socket", "restart"]),
+        (
+            "[interfaces.l1]",
+            "[interfaces.l1]\nenforce = false",
+            &["not reloaded", "interfaces.l1.enforce"],
+        ),
+        ("rate = \"10", "speed = \"10", &["not reloaded", "unknown field `speed`"]),
+    ] {
+        let mut good = String::new();
+        rewrite(&network, "r1", |text| {
+            good = text.to_owned();
+            text.replacen(from, to, 1)
+        });
+        reload(&network, "r1");
+        let log = || network.log("r1");
+        wait_until(&words.join(" "), || words.iter().all(|word| log().contains(word)));
+        rewrite(&network, "r1", |_| good);
+    }
+    assert_eq!(network.status("r1").interfaces[1].rate, 1_200_000, "the old one stays");
+    rewrite(&network, "r1", |text| text.replace("[interfaces.l9]", "[interfaces.l2]"));
+    reload(&network, "r1");
+    wait_until("the spare link", || network.status("r1").interfaces.len() == 3);
+    network.end();
+}
+
+#[test]
+fn a_restart_with_another_configuration_leaves_no_flow_without_its_class() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::running("again", false);
+    let (_sender, _receiver) = network.reserved(500);
+    let span = Duration::from_secs(5);
+    let (flow, flood) = std::thread::scope(|scope| {
+        let flow = network.sending((4000, 5004), 480, span);
+        let flood = network.sending((4001, 5005), 2000, span);
+        let (flow, flood) = (scope.spawn(flow), scope.spawn(flood));
+        std::thread::sleep(Duration::from_millis(500));
+        network.signal("r1", "-USR1");
+        assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
+        rewrite(&network, "r1", |text| text.replacen("1.5 Mbit/s", "1.4 Mbit/s", 1));
+        network.start("r1");
+        assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
+        wait_until("recovery", || network.status("r1").census.enforced == 1);
+        (flow.join().expect("it sends"), flood.join().expect("it sends"))
+    });
+    assert_eq!(flow.0, flow.1, "a packet of the reserved flow was lost");
+    assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+    let log = network.log("r1");
+    assert!(log.contains("ends for a restart") && log.contains("l1: took over 1 classes"), "{log}");
+    network.end();
+}
+
+#[test]
+fn the_service_manager_is_told_and_journald_gets_levels() {
+    if !can_reserve() {
+        return;
+    }
+    let network = Network::new("managed", false);
+    network.configure("r1", "");
+    let manager = UnixDatagram::bind(network.place.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let told = || {
+        let mut state = [0; 256];
+        let length = manager.recv(&mut state).expect("a state");
+        String::from_utf8_lossy(&state[..length]).into_owned()
+    };
+    let log = network.place.path("managed.log");
+    let mut daemon = network
+        .daemon("r1")
+        .env("NOTIFY_SOCKET", network.place.path("notify"))
+        .env("JOURNAL_STREAM", "8:1")
+        .stdin(Stdio::null())
+        .stderr(File::create(&log).expect("a log"))
+        .spawn()
+        .expect("it starts");
+    assert_eq!(told(), "READY=1");
+    assert!(Client::connect(network.socket("r1").as_ref()).is_ok(), "it is ready when it says so");
+    run("kill", &["-HUP", &daemon.id().to_string()]);
+    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+    let mut watching = network
+        .ontempo("r1", &["rsvp", "status", "--json", "--watch", "100ms"])
+        .stdout(File::create(network.place.path("watched")).expect("a file"))
+        .spawn()
+        .expect("it starts");
+    let watched = || fs::read_to_string(network.place.path("watched")).unwrap_or_default();
+    wait_until("three statuses", || watched().matches("\"census\"").count() >= 3);
+    run("kill", &["-TERM", &watching.id().to_string()]);
+    watching.wait().expect("it ends");
+    run("kill", &["-TERM", &daemon.id().to_string()]);
+    assert!(daemon.wait().expect("it ends").success());
+    assert_eq!(told(), "STOPPING=1");
+    let log = fs::read_to_string(log).expect("a log");
+    assert!(
+        log.contains("<5>ready, process") && log.lines().all(|line| line.starts_with('<')),
+        "{log}"
+    );
+    let checked = network.place.run(&["rsvpd", "--check", "r1.toml"]);
+    for word in ["l1: 1.5 Mbit/s, of which 1.35 Mbit/s", "refresh 500 ms", "the network is trusted"]
+    {
+        assert!(checked.succeeds().out.contains(word), "{word}: {}", checked.out);
+    }
+}
