@@ -4,6 +4,7 @@
 //! `pidfd_getfd`, marked and the duplicate closed at once, so that the socket still closes with the
 //! program's descriptor. Traffic counters are read with `ss`.
 
+mod followed;
 mod reports;
 mod reservations;
 mod sockets;
@@ -13,13 +14,14 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ontempo_reservation::qos as mapping;
 use rustix::process::{Pid, Signal, kill_process, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::followed::Followed;
 use self::reports::Reports;
 use self::reservations::Reservations;
 use self::sockets::Marker;
@@ -49,10 +51,7 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
         return Err(Failure::Input("no command is given".to_owned()));
     };
     let mut reports = Reports::new(program, dscp, arguments.direction);
-    // Ignore Ctrl-C: the program receives it from the terminal.
-    set_by(&[SIGINT], &Arc::default())?;
-    let terminated = Arc::default();
-    set_by(&[SIGTERM, SIGHUP], &terminated)?;
+    let signals = Signals::set()?;
     // Orphaned descendants become children of this process, so that their sockets are still found.
     set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| Failure::Environment(format!("cannot adopt processes: {error}")))?;
@@ -61,27 +60,73 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
         .spawn()
         .map_err(|error| Failure::Input(format!("{program}: cannot be run: {error}")))?;
     let failed = |error: io::Error| Failure::Environment(format!("{program}: {error}"));
+    let mut followed = Followed::default();
     let mut measured = Instant::now();
+    let mut ended = None;
     loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(code_of(status));
-        }
-        if terminated.swap(false, Ordering::Relaxed) {
-            terminate(&child);
+        if ended.is_none() {
+            ended = child.try_wait().map_err(failed)?;
+            if ended.is_some() {
+                signals.forget_interrupt();
+                if !reservations.are_made() {
+                    return Ok(ended.map_or(ExitCode::SUCCESS, code_of));
+                }
+            } else if signals.is_terminated() {
+                terminate(&child);
+            }
         }
         let open = marker.mark_new(child.id());
-        if measured.elapsed() >= REPORT_INTERVAL {
+        if ended.is_some() || measured.elapsed() >= REPORT_INTERVAL {
             measured = Instant::now();
-            match traffic::established() {
-                Ok(mut flows) => {
-                    flows.retain(|flow| open.contains(&flow.inode));
+            let mut remain = 0;
+            match traffic::connected() {
+                Ok(flows) => {
+                    let flows = followed.select(measured, flows, &open);
+                    remain = flows.iter().filter(|flow| flow.is_closed).count();
                     reservations.follow(&flows);
                     reports.publish(&flows, &reservations);
                 }
                 Err(error) => reports.warn_once(&error),
             }
+            if let Some(status) = ended {
+                // What the kernel still sends needs its reservation; a signal ends it.
+                if remain == 0 || !reservations.are_made() || signals.is_any() {
+                    return Ok(code_of(status));
+                }
+                std::thread::sleep(REPORT_INTERVAL);
+            }
         }
         std::thread::sleep(SOCKET_SCAN_INTERVAL);
+    }
+}
+
+/// Signals to this process.
+struct Signals {
+    /// Ctrl-C: the program receives it from the terminal, so that this process ignores it while the
+    /// program runs.
+    interrupted: Arc<AtomicBool>,
+    terminated: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn set() -> Result<Self, Failure> {
+        let signals = Self { interrupted: Arc::default(), terminated: Arc::default() };
+        set_by(&[SIGINT], &signals.interrupted)?;
+        set_by(&[SIGTERM, SIGHUP], &signals.terminated)?;
+        Ok(signals)
+    }
+
+    /// Whether one to terminate has come since the last call.
+    fn is_terminated(&self) -> bool {
+        self.terminated.swap(false, Ordering::Relaxed)
+    }
+
+    fn forget_interrupt(&self) {
+        self.interrupted.store(false, Ordering::Relaxed);
+    }
+
+    fn is_any(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.terminated.load(Ordering::Relaxed)
     }
 }
 

@@ -119,6 +119,59 @@ fn unmodified_iperf_is_marked_reserved_and_monitored() {
     network.end();
 }
 
+/// Sends more than its peer has read when it ends.
+const HASTY: &str = "
+import socket, time
+peer = socket.create_connection(('10.0.3.2', 5201))
+peer.sendall(bytes(1000))
+time.sleep(3)
+peer.sendall(bytes(300000))
+";
+
+/// Reads 300,000 bytes in 6 s or more.
+const SLOW: &str = "
+import socket, time
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+server.bind(('', 5201))
+server.listen()
+peer, _ = server.accept()
+while peer.recv(5000, socket.MSG_WAITALL): time.sleep(0.1)
+";
+
+#[test]
+fn a_reservation_lasts_until_the_kernel_has_sent_what_the_program_wrote() {
+    if !can_reserve() || !require_programs(&["python3", "ss"]) {
+        return;
+    }
+    let network = Network::running("wrap-close", false);
+    fs::write(network.place.path("flow.toml"), SPECIFICATION).expect("a specification");
+    fs::create_dir_all(network.place.path("reports")).expect("a folder");
+    let server = ["receive", "--", "python3", "-c", SLOW];
+    let mut server = Killed(wrapped(&network, "h2", &server).spawn().expect("ip is there"));
+    wait_until("the server", || network.exec("h2", "ss -tlnH sport = :5201").contains("5201"));
+    let client = ["send", "--", "python3", "-c", HASTY];
+    let mut client = Killed(wrapped(&network, "h1", &client).spawn().expect("ip is there"));
+    wait_until("the reservation", || network.classes("r1", BOTTLENECK).len() == 1);
+
+    let closing = || network.exec("h1", "ss -tnH state fin-wait-1 dport = :5201");
+    wait_until("the program's end", || !closing().is_empty());
+    let mut looks = 0;
+    while !closing().is_empty() {
+        let classes = network.classes("r1", BOTTLENECK);
+        // Whether the kernel was still sending when the classes were read.
+        let still = !closing().is_empty();
+        assert!(!still || classes.len() == 1, "after {looks} looks: {classes:?}");
+        looks += u32::from(still);
+    }
+    eprintln!("reserved at {looks} looks while the kernel was still sending");
+    assert!(looks > 3, "{looks}");
+    assert_eq!(client.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(0));
+    network.wait_for_teardown("r1", BOTTLENECK);
+    network.end();
+}
+
 #[test]
 fn the_exit_code_is_the_programs() {
     let place = Place::new("wrapped", "");

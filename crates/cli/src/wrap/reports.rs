@@ -56,7 +56,11 @@ impl Reports {
         let mut sockets = Vec::new();
         for flow in flows {
             for sends in [true, false] {
-                if sends && !self.direction.sends() || !sends && !self.direction.receives() {
+                let is_shown = match sends {
+                    true => self.direction.sends(),
+                    false => self.direction.receives() && !flow.is_closed,
+                };
+                if !is_shown {
                     continue;
                 }
                 let key = (flow.inode, sends);

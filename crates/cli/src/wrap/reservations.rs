@@ -87,6 +87,11 @@ impl Reservations {
         }
     }
 
+    /// Whether there are any, or requests for them.
+    pub(super) fn are_made(&self) -> bool {
+        self.client.is_some() && !(self.sending.is_empty() && self.receiving.is_empty())
+    }
+
     /// Reservation state of one direction of a connection.
     pub(super) fn of(&self, flow: &Flow, sends: bool) -> State {
         let known = if sends {
@@ -131,7 +136,10 @@ impl Reservations {
             };
             self.sending.insert((session, sender), state);
         }
-        let receives = |flow: &&Flow| self.direction.receives() && !flow.remote.ip().is_loopback();
+        // A program that has closed its socket receives nothing more.
+        let receives = |flow: &&Flow| {
+            self.direction.receives() && !flow.is_closed && !flow.remote.ip().is_loopback()
+        };
         let mut current: BTreeMap<Session, BTreeSet<Sender>> = BTreeMap::new();
         for flow in flows.iter().filter(receives) {
             let (session, sender) = flow_key(flow, false);

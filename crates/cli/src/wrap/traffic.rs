@@ -14,8 +14,21 @@ pub(super) struct Flow {
     pub(super) carrier: Carrier,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
+    pub(super) state: State,
+    /// The program has closed it; the kernel still sends.
+    pub(super) is_closed: bool,
     /// `None` over UDP: the kernel has no counters per UDP socket.
     pub(super) counters: Option<TcpCounters>,
+}
+
+/// State of a connected socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It sends or receives, or could: also half closed by either end.
+    Open,
+    /// Data or FIN of this end are not acknowledged: FIN-WAIT-1, CLOSING and LAST-ACK (RFC 9293,
+    /// section 3.3.2).
+    Closing,
 }
 
 /// Counters of a TCP connection; bytes are payload.
@@ -31,13 +44,13 @@ pub(super) struct TcpCounters {
     pub(super) segments_in: u64,
 }
 
-/// The connected sockets of this network namespace.
+/// The connected sockets of this network namespace, also those that are being closed.
 ///
 /// # Errors
 /// `ss` cannot be run or fails, or a field of its output cannot be parsed; the error names the
 /// field
 /// and its text.
-pub(super) fn established() -> Result<Vec<Flow>, String> {
+pub(super) fn connected() -> Result<Vec<Flow>, String> {
     let output =
         Command::new("ss").args(["-tuneiOH"]).output().map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -55,10 +68,15 @@ pub(super) fn established() -> Result<Vec<Flow>, String> {
 }
 
 /// Parses `tcp ESTAB 0 0 10.0.0.1:4000 10.0.0.2:80 ino:9 sk:2 <-> ts … bytes_acked:7 …`; `None` for
-/// other states and protocols.
+/// states without a connection, and other protocols.
 fn read(line: &str) -> Result<Option<Flow>, String> {
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let [kind, "ESTAB", _, _, local, remote, rest @ ..] = &fields[..] else { return Ok(None) };
+    let [kind, state, _, _, local, remote, rest @ ..] = &fields[..] else { return Ok(None) };
+    let state = match *state {
+        "ESTAB" | "CLOSE-WAIT" | "FIN-WAIT-2" => State::Open,
+        "FIN-WAIT-1" | "CLOSING" | "LAST-ACK" => State::Closing,
+        _ => return Ok(None),
+    };
     let value = |name: &str| {
         let found = rest.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
         let number = found.map(|text| {
@@ -87,8 +105,13 @@ fn read(line: &str) -> Result<Option<Flow>, String> {
         _ => return Ok(None),
     };
     let (local, remote) = (endpoint("local address", local)?, endpoint("peer address", remote)?);
-    let inode = value("ino")?.ok_or_else(|| format!("ss: ino is missing in {line:?}"))?;
-    Ok(Some(Flow { inode, carrier, local, remote, counters }))
+    let inode = match value("ino")? {
+        Some(inode) => inode,
+        // No process has it any more.
+        None if state == State::Closing => 0,
+        None => return Err(format!("ss: ino is missing in {line:?}")),
+    };
+    Ok(Some(Flow { inode, carrier, local, remote, state, is_closed: false, counters }))
 }
 
 /// Parses `10.0.0.1:80`, `[fd00::1]:80` or `[fe80::1]%eth0:80`. An IPv4-mapped IPv6 address becomes
@@ -127,6 +150,12 @@ mod tests {
         assert_eq!((flow.carrier, flow.counters), (Carrier::Udp, None));
         assert_eq!(flow.local, "10.0.0.1:5353".parse().unwrap());
         assert_eq!(address("[fe80::1]%eth0:80"), Some("[fe80::1]:80".parse().unwrap()));
+        let line =
+            "tcp FIN-WAIT-1 0 829545 10.0.0.1:8000 10.0.0.2:4 timer:(on,204ms,0) ino:0 sk:7 -->";
+        let flow = read(line).unwrap().unwrap();
+        assert_eq!((flow.inode, flow.state), (0, State::Closing));
+        let line = "tcp CLOSE-WAIT 0 0 10.0.0.1:8000 10.0.0.2:4 ino:5 sk:7 -->";
+        assert_eq!(read(line).unwrap().map(|flow| flow.state), Some(State::Open));
         assert_eq!(read("tcp TIME-WAIT 0 0 10.0.0.1:1 10.0.0.2:2 ino:0 sk:1"), Ok(None));
     }
 
