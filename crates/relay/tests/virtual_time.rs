@@ -11,8 +11,8 @@ use ontempo_session::message::{Label, REPORTS, Report};
 use ontempo_session::{RelayReport, split_name, with_name};
 use ontempo_transport::simulated::{Network, Path};
 use ontempo_transport::{
-    CloseReason, ConnectionId, Delivery, DeliveryOrder, Endpoint, Event, FlowConfig, FlowId,
-    Identity, Outgoing, Reliability, Token, Trust,
+    CloseReason, Configuration, ConnectionId, Delivery, DeliveryOrder, Endpoint, Event, FlowConfig,
+    FlowId, Identity, Outgoing, Poll, Reliability, Token, Trust,
 };
 
 const RELAY: usize = 0;
@@ -42,6 +42,8 @@ struct Client {
     opened: Option<FlowConfig>,
     ended: bool,
     closed: Option<CloseReason>,
+    /// False: its program takes nothing of what has come.
+    reads: bool,
 }
 
 struct World {
@@ -89,6 +91,7 @@ impl World {
             opened,
             ended,
             closed,
+            reads: true,
         });
         self.clients.len() - 1
     }
@@ -137,7 +140,7 @@ impl World {
                     client.flow = opened.and_then(Result::ok);
                 }
                 Event::FlowOpened { config, .. } => client.opened = Some(config),
-                Event::Readable { connection, flow } => {
+                Event::Readable { connection, flow } if client.reads => {
                     let Some(connection) = endpoint.connection(connection) else { continue };
                     while let Some(delivery) = connection.receive(flow) {
                         if let Delivery::Unit(unit) = delivery {
@@ -394,4 +397,62 @@ fn a_report_that_cannot_be_read_ends_its_viewer_alone() {
     world.run(SECOND);
     assert_eq!(world.clients[bad].closed, Some(CloseReason::Unsupported));
     assert!(world.numbers(good).into_iter().eq(0..25));
+}
+
+#[test]
+fn a_viewer_that_reads_nothing_holds_a_bounded_amount_and_disturbs_nobody() {
+    let mut world = World::new(RelayOptions::default());
+    let mute = world.viewer(b"publish", &clean(20_000));
+    let other = world.viewer(b"publish", &clean(20_000));
+    world.clients[mute].reads = false;
+    let source = world.source(7, 0, Reliability::Deadline);
+    world.run(SECOND);
+    // 10 MB, more than what the viewer's system and the relay hold for it.
+    world.stream(source, 0..2_000, true);
+    world.run(SECOND);
+    assert!(world.numbers(other).into_iter().eq(0..2_000), "{:?}", world.numbers(other));
+    assert!(world.numbers(mute).is_empty());
+    assert!(world.most_held < (2 << 20) + 25 * 5_300, "{} bytes", world.most_held);
+}
+
+#[test]
+fn ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer() {
+    const ATTACKERS: usize = 10_000;
+    const AT_ONCE: usize = 100;
+    let options = RelayOptions { has_viewers_token: true, ..RelayOptions::default() };
+    let budget = configuration(&options);
+    let mut world = World::new(options);
+    let viewer = world.viewer(b"view", &clean(20_000));
+    let source = world.source(7, 0, Reliability::Deadline);
+    world.run(SECOND);
+    let places = Configuration { connections: ATTACKERS, ..Configuration::default() };
+    let mut attacker = Endpoint::new(places, [99; 32]);
+    let (mut most, mut datagram) = (0, Vec::new());
+    for round in 0..ATTACKERS / AT_ONCE {
+        for number in 0..AT_ONCE {
+            let now = world.network.now();
+            let token = Token::new(b"view").expect("short");
+            attacker.connect(now, address(1), "relay", &world.trust, token).expect("it begins");
+            // Each from a host of its own: one alone is limited further.
+            let from = Ipv4Addr::new(172, 16, round as u8, number as u8);
+            while let Poll::Transmit(of) = attacker.poll_transmit(now, &mut datagram) {
+                world.network.inject(RELAY, (from, 5_000).into(), &datagram[..of.size]);
+            }
+        }
+        most = most.max(world.network.endpoint(RELAY).connections());
+        let memory = world.network.endpoint(RELAY).memory();
+        assert!(memory <= budget.receive_memory.get(), "{memory} bytes");
+        world.send(source, round as u64, true);
+        world.run(FRAME);
+    }
+    world.run(SECOND);
+    assert!(most > 50, "some were begun: {most}");
+    assert!(most <= budget.half_open + 2, "{most} connections");
+    assert!(world.numbers(viewer).into_iter().eq(0..100), "{:?}", world.numbers(viewer));
+    // Their places are free again.
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.network.endpoint(RELAY).connections(), 2);
+    let late = world.viewer(b"view", &clean(20_000));
+    world.run(SECOND);
+    assert!(world.clients[late].opened.is_some());
 }

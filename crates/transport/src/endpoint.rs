@@ -27,6 +27,7 @@ use crate::identity::{Identity, IdentityError, Token, Trust};
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
 use crate::seeded::{GivenTime, SeededIds, folded, random_bytes};
+use memory::CONNECTION_COST;
 use ontempo_udp::Dscp;
 
 /// Id of a connection of an endpoint; never reused.
@@ -53,14 +54,6 @@ struct Kept {
     buffers: Option<Part>,
 }
 
-/// Memory of a connection that has received nothing, bytes: the QUIC and TLS states. They have 69 kB
-/// allocated, the rest of which is touched over minutes (docs/security.md, soak).
-const CONNECTION_COST: u64 = 48 << 10;
-
-/// Part of the endpoint's memory that connections may use which hold nothing, as a fraction: what
-/// others receive has the rest.
-const CONNECTIONS_PART: (u64, u64) = (3, 4);
-
 /// Handshake data of a client that may arrive before what precedes it, bytes: what RFC 9000 asks
 /// for (section 7.5). A client's is short, since it has no certificate.
 const SERVER_CRYPTO_BUFFER: usize = 4096;
@@ -85,6 +78,7 @@ struct Listening {
 pub struct Endpoint {
     stack: noq_proto::Endpoint,
     seed: [u8; 32],
+    ids: SeededIds,
     config: Arc<Configuration>,
     epoch: Epoch,
     clock: Arc<AtomicU64>,
@@ -122,12 +116,12 @@ fn stack(
     config: &Configuration,
     seed: [u8; 32],
     reset_key: hmac::Key,
-    random: u64,
+    ids: &SeededIds,
 ) -> noq_proto::Endpoint {
-    let ids = RandomStream::new(random, "connection ids");
+    let ids = ids.clone();
     let mut stack = EndpointConfig::new(Arc::new(reset_key));
     stack.rng_seed(Some(seed));
-    stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
+    stack.cid_generator(Arc::new(move || Box::new(ids.clone())));
     noq_proto::Endpoint::new(Arc::new(stack), None, config.discover_packet_size)
 }
 
@@ -138,10 +132,12 @@ impl Endpoint {
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
         let folded = folded(&key);
+        let ids = SeededIds::new(folded, key.clone());
         let clock = Arc::new(AtomicU64::new(0));
         Self {
-            stack: stack(&config, seed, key, folded),
+            stack: stack(&config, seed, key, &ids),
             seed,
+            ids,
             config: Arc::new(config),
             epoch: Epoch::new(),
             clock,
@@ -172,8 +168,7 @@ impl Endpoint {
             .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_string())))?;
         let crypto = Arc::new(WatchedServer(Arc::new(quic)));
         if self.count == 0 {
-            let random = folded(&hmac::Key::new(hmac::HMAC_SHA256, &self.seed));
-            self.stack = stack(&self.config, self.seed, identity.reset_key(&token), random);
+            self.stack = stack(&self.config, self.seed, identity.reset_key(&token), &self.ids);
         }
         self.listening = Some(Listening { crypto, token, other: None });
         let seed = self.random.next_u64();
@@ -277,11 +272,15 @@ impl Endpoint {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let received = datagram.len();
+        let start = datagram.first_chunk().copied();
         match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
                     kept.connection.stack().handle_event(event);
-                    kept.connection.after_datagram(now);
+                    let is_opened = kept.connection.after_datagram(now);
+                    if !is_opened && start.is_some_and(|start| self.ids.is_foreign(&start)) {
+                        kept.connection.on_reset(now);
+                    }
                     let unproved = kept.connection.unproved(now);
                     if let Some(address) = unproved.and_then(|remote| self.aliases.real(remote)) {
                         self.aliases.again(address, self.config.connections);
@@ -397,14 +396,6 @@ impl Endpoint {
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
         config.max_incoming(MAX_RESPONSES);
         Some(Arc::new(config))
-    }
-
-    /// Whether there is memory for one more connection.
-    fn has_memory(&self) -> bool {
-        let all = self.config.receive_memory.get();
-        let (part, of) = CONNECTIONS_PART;
-        let cost = CONNECTION_COST * (self.count as u64 + 1);
-        self.memory + CONNECTION_COST <= all && cost <= all / of * part
     }
 
     fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {

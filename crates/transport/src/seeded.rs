@@ -17,16 +17,58 @@ impl TimeSource for GivenTime {
     }
 }
 
-/// Connection ids from a named random stream.
-pub(crate) struct SeededIds(pub(crate) RandomStream);
+/// Bytes of a connection id.
+const ID: usize = 8;
+
+/// Those of them that are random.
+const RANDOM: usize = 6;
+
+/// Connection ids from a named random stream, which only who has the key knows again. The stack must
+/// not: it answers packets with ids of an earlier process by stateless resets.
+#[derive(Clone)]
+pub(crate) struct SeededIds {
+    random: RandomStream,
+    key: hmac::Key,
+}
+
+impl SeededIds {
+    /// Ids that belong to `key`, drawn by `seed`.
+    pub(crate) fn new(seed: u64, key: hmac::Key) -> Self {
+        Self { random: RandomStream::new(seed, "connection ids"), key }
+    }
+
+    fn tag(&self, random: &[u8]) -> [u8; ID - RANDOM] {
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(b"connection id");
+        context.update(random);
+        let mut tag = [0; ID - RANDOM];
+        tag.copy_from_slice(&context.sign().as_ref()[..ID - RANDOM]);
+        tag
+    }
+
+    /// True of a datagram that begins with a short header (RFC 9000, section 17.3.1) and an id which is
+    /// none of these: if it belongs to a connection nevertheless, that is by the token of a stateless
+    /// reset. One reset of 65,536 has such an id by chance.
+    pub(crate) fn is_foreign(&self, datagram: &Start) -> bool {
+        let [first, id @ ..] = datagram;
+        let (random, tag) = id.split_at(RANDOM);
+        first & 0x80 == 0 && self.tag(random) != tag
+    }
+}
+
+/// The first bytes of a datagram: flags, and the id of a short header.
+pub(crate) type Start = [u8; 1 + ID];
 
 impl ConnectionIdGenerator for SeededIds {
     fn generate_cid(&mut self) -> noq_proto::ConnectionId {
-        noq_proto::ConnectionId::new(&self.0.next_u64().to_le_bytes())
+        let mut id = self.random.next_u64().to_le_bytes();
+        let tag = self.tag(&id[..RANDOM]);
+        id[RANDOM..].copy_from_slice(&tag);
+        noq_proto::ConnectionId::new(&id)
     }
 
     fn cid_len(&self) -> usize {
-        8
+        ID
     }
 
     fn cid_lifetime(&self) -> Option<StdDuration> {

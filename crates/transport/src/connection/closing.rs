@@ -26,6 +26,8 @@ pub(super) struct LastWord {
     said: Option<(Transmit, Vec<u8>)>,
     /// Times of repetition, latest first.
     times: Vec<Time>,
+    /// The peer has no state of the connection: nothing is sent (RFC 9000, section 10.3.1).
+    is_unwanted: bool,
 }
 
 impl LastWord {
@@ -34,7 +36,11 @@ impl LastWord {
     fn new(now: Time, ends: Time) -> Self {
         let probe_timeout = ends.since(now) / CLOSING_PERIOD;
         let times = (1..CLOSING_PERIOD).rev().map(|count| now + probe_timeout * count).collect();
-        Self { said: None, times }
+        Self { said: None, times, is_unwanted: false }
+    }
+
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.is_unwanted
     }
 
     /// Time of the next repetition; [`Time::NEVER`] if there is none.
@@ -81,6 +87,18 @@ impl Connection {
     pub(super) fn end(&mut self, now: Time, reason: CloseReason, sentence: String, said: &str) {
         self.events.push_back(ConnectionEvent::Closed(Closed::found(reason, sentence)));
         self.close_with(now, reason, said);
+    }
+
+    /// A stateless reset came. The stack recognises it only until the first
+    /// [`try_harder`](Self::try_harder): `handle_network_change` of noq-proto 1.4.0 takes another of
+    /// the peer's connection ids into use, whose token it tells its endpoint, but not its connection.
+    pub(crate) fn on_reset(&mut self, now: Time) {
+        if self.stage == Stage::Closed || self.stack.is_closed() {
+            return;
+        }
+        self.look_once_more(now);
+        self.end(now, CloseReason::Reset, ConnectionError::Reset.to_string(), "");
+        self.last_word = LastWord { is_unwanted: true, ..LastWord::default() };
     }
 
     /// Closes an accepted connection for which no place is left, before the application knows of it.

@@ -376,16 +376,18 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// A datagram was passed to the stack.
-    pub(crate) fn after_datagram(&mut self, now: Time) {
+    /// A datagram was passed to the stack. True if it had a packet of application data.
+    pub(crate) fn after_datagram(&mut self, now: Time) -> bool {
         self.watched.take(&mut self.opened);
-        if !self.opened.is_empty() {
+        let is_opened = !self.opened.is_empty();
+        if is_opened {
             self.heard = now;
         }
         self.trace.received(now, &self.opened);
         for number in self.opened.drain(..) {
             self.acks.on_packet(now, number);
         }
+        is_opened
     }
 
     /// Handles timeouts.
@@ -501,6 +503,9 @@ impl Connection {
 
     /// Writes the next packets to send at `now` to `out`, after all [progress](Self::progress).
     pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Step {
+        if self.last_word.is_unwanted() {
+            return Step::Nothing;
+        }
         let carrying = self.stage == Stage::Open;
         if carrying
             && !self.urgent

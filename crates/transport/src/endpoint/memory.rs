@@ -4,10 +4,26 @@ use std::collections::BTreeMap;
 
 use ontempo_foundation::Time;
 
-use super::{CONNECTION_COST, Endpoint};
+use super::Endpoint;
 use crate::admission::Origin;
 
+/// Memory of a connection that has received nothing, bytes: the QUIC and TLS states. They have 69 kB
+/// allocated, the rest of which is touched over minutes (docs/security.md, soak).
+pub(super) const CONNECTION_COST: u64 = 48 << 10;
+
+/// Part of the endpoint's memory that connections may use which hold nothing, as a fraction: what
+/// others receive has the rest.
+const CONNECTIONS_PART: (u64, u64) = (3, 4);
+
 impl Endpoint {
+    /// Whether there is memory for one more connection.
+    pub(super) fn has_memory(&self) -> bool {
+        let all = self.config.receive_memory.get();
+        let (part, of) = CONNECTIONS_PART;
+        let cost = CONNECTION_COST * (self.count as u64 + 1);
+        self.memory + CONNECTION_COST <= all && cost <= all / of * part
+    }
+
     /// Counts a connection's memory anew, and keeps the sum within its limit.
     pub(super) fn count_memory(&mut self, now: Time, place: usize) {
         let Some(Some(kept)) = self.connections.get_mut(place) else { return };

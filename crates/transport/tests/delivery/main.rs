@@ -4,6 +4,7 @@ mod basics;
 mod closing;
 mod hostile;
 mod published;
+mod restart;
 mod seeds;
 mod transport;
 mod world;
