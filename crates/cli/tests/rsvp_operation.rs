@@ -7,11 +7,11 @@ mod reserved;
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::wait_until;
 use ontempo_reservation::local::{Client, Notice};
-use reserved::{BOTTLENECK, Network, can_reserve, run, until};
+use reserved::{BOTTLENECK, NODES, Network, can_reserve, run, until};
 
 /// Changes a node's configuration.
 fn rewrite(network: &Network, node: &str, change: impl FnOnce(&str) -> String) {
@@ -150,6 +150,31 @@ fn a_restart_with_another_configuration_leaves_no_flow_without_its_class() {
     assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
     let log = network.log("r1");
     assert!(log.contains("ends for a restart") && log.contains("l1: took over 1 classes"), "{log}");
+    network.end();
+}
+
+#[test]
+fn a_killed_daemon_asks_its_neighbours_and_does_not_wait_for_their_refreshes() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::new("asks", false);
+    for node in NODES {
+        network.configure(node, "");
+        rewrite(&network, node, |text| text.replacen("500 ms", "600 s", 1));
+        network.start(node);
+    }
+    let (_sender, _receiver) = network.reserved(500);
+    waits_for_line(&network, "r1", &["neighbour 10.0.1.2 by l1 is up"]);
+    waits_for_line(&network, "r1", &["neighbour 10.0.0.1 by l0 is up"]);
+    network.signal("r1", "-KILL");
+    network.start("r1");
+    let begun = Instant::now();
+    // Their refreshes would come after 5 minutes at least.
+    wait_until("recovery", || network.status("r1").census.enforced == 1);
+    eprintln!("state was back {:.0?} after the start", begun.elapsed());
+    waits_for_line(&network, "r1", &["asks 2 neighbours"]);
+    assert_eq!(network.status("r1").interfaces[1].adopted, 0);
     network.end();
 }
 

@@ -62,7 +62,7 @@ impl Network {
     pub(crate) fn agreed(&self) -> (Client, Client) {
         let rate = (PACKETS * SIZE) as f32;
         // A busy machine sends some late, and then together.
-        let burst = (16 * SIZE) as f32;
+        let burst = (8 * SIZE) as f32;
         let traffic =
             TrafficSpec { rate, burst, peak: f32::INFINITY, smallest: SIZE, largest: SIZE };
         let (session, from) = (self.session(), self.sender());

@@ -70,7 +70,11 @@ impl MessageIds {
 
     /// The next Message_Identifier that is not in use.
     pub(super) fn number(&mut self) -> u32 {
-        while self.owners.contains_key(&self.next) || self.pending.contains_key(&self.next) {
+        let is_taken = |id: u32| {
+            // 0 is no state's: see `Machine::ask`.
+            id == 0 || self.owners.contains_key(&id) || self.pending.contains_key(&id)
+        };
+        while is_taken(self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let id = self.next;

@@ -53,6 +53,8 @@ pub struct Machine<R> {
     pub(super) events: VecDeque<Event>,
     /// When neighbours were heard last.
     heard: BTreeMap<Neighbour, Time>,
+    /// Until then state of before a restart is asked for.
+    pub(super) recovers_until: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -170,6 +172,7 @@ impl<R: Routes> Machine<R> {
             controls: VecDeque::new(),
             events: VecDeque::new(),
             heard: BTreeMap::new(),
+            recovers_until: Time::ZERO,
         }
     }
 

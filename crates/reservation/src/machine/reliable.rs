@@ -1,6 +1,7 @@
 //! Reliable delivery and summary refresh (RFC 2961 sections 4 and 5).
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use ontempo_foundation::Time;
 
@@ -13,6 +14,10 @@ use crate::message::{Ack, Body, Message, Srefresh};
 
 /// Message_Identifiers in one Srefresh, so that it fits 1,280 bytes, the least MTU of IPv6.
 const IDS_IN_SUMMARY: usize = 290;
+/// The Message_Identifier that no state has: in a Srefresh alone it says that this node has lost
+/// its state. A neighbour that does not know this answers with a MESSAGE_ID_NACK, which refers to
+/// nothing.
+const NO_STATE: u32 = 0;
 /// Delta (RFC 2961 section 6): each wait is longer by this share of the one before.
 const BACK_OFF: u64 = 1;
 
@@ -138,8 +143,26 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Hastens the summary refresh to a neighbour that has sent a Challenge: it has restarted, and
-    /// answers the Srefresh with a MESSAGE_ID_NACK for each state that it lost.
+    /// State of before a restart is asked for until then: a RESV whose PATH is not here yet is no
+    /// error of the receiver's, who would be told of a failure.
+    pub fn recover(&mut self, until: Time) {
+        self.recovers_until = until;
+    }
+
+    /// Asks a neighbour of this node before its restart for what it has: an Srefresh of the new epoch
+    /// with [`NO_STATE`] alone. Nothing where the interface has no refresh reduction.
+    pub fn ask(&mut self, interface: InterfaceId, neighbour: IpAddr) {
+        let reduces =
+            self.interfaces.get(&interface).is_some_and(|known| known.config.refresh_reduction);
+        if reduces {
+            let refresh = Srefresh { epoch: self.message_ids.epoch, ids: vec![NO_STATE] };
+            self.send_plain((interface, neighbour), Body::Srefresh(refresh));
+        }
+    }
+
+    /// Hastens the summary refresh to a neighbour that has restarted, as its Challenge or its question
+    /// shows: it answers the Srefresh with a MESSAGE_ID_NACK for each state that it lost. Questions
+    /// draw no more than one summary in each rapid retransmission interval.
     pub(super) fn hasten_summary(&mut self, now: Time, to: Neighbour) {
         let soon = now + self.config.retransmit_after;
         let Some(summary) = self.message_ids.summaries.get_mut(&to) else { return };
@@ -149,6 +172,9 @@ impl<R: Routes> Machine<R> {
     }
 
     pub(super) fn on_srefresh(&mut self, now: Time, from: Neighbour, refresh: &Srefresh) {
+        if refresh.ids == [NO_STATE] {
+            return self.hasten_summary(now, from);
+        }
         for &id in &refresh.ids {
             let known = self.message_ids.refreshed_state(from, refresh.epoch, id);
             if !known.is_some_and(|refreshed_state| self.refreshed(now, from.0, refreshed_state)) {

@@ -40,6 +40,9 @@ impl<R: Routes> Machine<R> {
             Some(unknown) => Some(unknown_cause(unknown)),
             None => (!known).then_some(Cause::NoPath),
         };
+        if refusal == Some(Cause::NoPath) && now < self.recovers_until {
+            return Err("a RESV after a restart is here before its PATH; it is asked for again");
+        }
         if let Some(cause) = refusal {
             if let Some(flow) = resv.flows.first() {
                 let error = self.error(next, &resv.session, cause);

@@ -360,6 +360,35 @@ fn a_restarted_router_gets_its_state_back_and_nobody_else_changes_anything() {
 }
 
 #[test]
+fn a_restarted_router_that_asks_its_neighbours_waits_for_no_refresh() {
+    for sealed in [false, true] {
+        let settings = Settings { sealed, ..Settings::default() };
+        let (mut world, ..) = line(settings, 50_000.0);
+        world.run_for(Duration::from_secs(60));
+        let neighbours: Vec<_> = world.machines[1]
+            .as_ref()
+            .map(|machine| machine.neighbours().map(|(by, address, _)| (by, address)).collect())
+            .expect("it runs");
+        assert_eq!(neighbours.len(), 2, "{neighbours:?}");
+        world.start(1);
+        world.call(1, |machine, _| {
+            neighbours.iter().for_each(|(by, address)| machine.ask(*by, *address));
+        });
+        // Half a second for the question, and as much for the challenge where messages are sealed.
+        world.run_for(Duration::from_millis(if sealed { 1_500 } else { 700 }));
+        assert_eq!(world.towards(1, 2).len(), 1, "sealed {sealed}");
+        // Whoever asks again and again draws a summary in each half second, and no more.
+        let sent = |world: &World| world.sent;
+        let before = sent(&world);
+        for _ in 0..1_000 {
+            world.call(1, |machine, _| machine.ask(neighbours[0].0, neighbours[0].1));
+        }
+        world.run_for(Duration::from_secs(2));
+        assert!(sent(&world) - before < 1_000 + 50, "{}", sent(&world) - before);
+    }
+}
+
+#[test]
 fn a_route_change_is_repaired_at_once_and_the_old_way_is_cleared() {
     let diamond = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
     let mut world = World::new(1, 6, &diamond, Settings::default());

@@ -77,9 +77,11 @@ pub fn run(config: Config, signals: Signals<'_>, log: Log<'_>) -> Result<(), Dae
         ),
         _ => DaemonError::system("cannot open sockets for RSVP", &error),
     })?;
-    let _lock = Lock::take(Path::new(lock::FOLDER))?;
+    let lock = Lock::take(Path::new(lock::FOLDER))?;
     let mut daemon = Daemon::open(config, packets, log)?;
+    daemon.neighbours_file = Some(lock.neighbours());
     daemon.set_up_all()?;
+    daemon.recall_neighbours();
     daemon.say(Level::Notice, &format!("ready, process {}", std::process::id()));
     notify("READY=1");
     let ended = daemon.run_loop(&signals);
@@ -129,6 +131,7 @@ impl<'a> Daemon<'a> {
             packets_in: 0,
             packets_out: 0,
             observed: Observed::default(),
+            neighbours_file: None,
             log,
         })
     }
@@ -331,6 +334,10 @@ impl Daemon<'_> {
         self.owners.all_of(None).end(&mut self.machine, now);
         self.settle();
         self.enforcement.end();
+        if let Some(path) = &self.neighbours_file {
+            // There is nothing to be asked for.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

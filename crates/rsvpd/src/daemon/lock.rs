@@ -63,6 +63,13 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// The file with the neighbours of the daemon of this namespace, of use after a restart.
+    pub(super) fn neighbours(&self) -> PathBuf {
+        self.path.with_extension("neighbours")
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // While it is locked: no other daemon can have it.

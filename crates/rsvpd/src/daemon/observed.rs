@@ -1,6 +1,8 @@
 //! What the operator is told: neighbours, flows, classes, and the errors of a minute.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
 use ontempo_foundation::{Duration, Time};
@@ -12,6 +14,11 @@ use crate::log::Level;
 
 /// Neighbours are looked at so often, at most.
 const LOOK: Duration = Duration::from_secs(1);
+/// Bytes of the file of neighbours, at most.
+const MAX_FILE: u64 = 64 << 10;
+/// Questions to the neighbours after a restart, and the time between two.
+const QUESTIONS: u32 = 4;
+const ASKING: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What was told already.
@@ -22,6 +29,12 @@ pub(super) struct Observed {
     next: Time,
     /// At this at the latest.
     look_at: Time,
+    /// Neighbours before a restart, how many questions they get still, and when the next.
+    recalled: Vec<(InterfaceId, IpAddr)>,
+    questions: u32,
+    ask_at: Time,
+    /// Packets received until the last look.
+    packets_in: u64,
     dropped: u64,
     refused: u64,
     /// When the errors since the first one are told.
@@ -30,16 +43,25 @@ pub(super) struct Observed {
 
 impl Default for Observed {
     fn default() -> Self {
-        let neighbours = BTreeSet::new();
-        let (next, look_at, sum_at) = (Time::ZERO, Time::NEVER, Time::NEVER);
-        Self { neighbours, next, look_at, dropped: 0, refused: 0, sum_at }
+        Self {
+            neighbours: BTreeSet::new(),
+            next: Time::ZERO,
+            look_at: Time::NEVER,
+            recalled: Vec::new(),
+            questions: 0,
+            ask_at: Time::NEVER,
+            packets_in: 0,
+            dropped: 0,
+            refused: 0,
+            sum_at: Time::NEVER,
+        }
     }
 }
 
 impl Observed {
     /// When [`Daemon::observe`] is due.
     pub(super) fn due(&self) -> Time {
-        self.look_at.min(self.sum_at)
+        self.look_at.min(self.sum_at).min(self.ask_at)
     }
 }
 
@@ -54,6 +76,9 @@ impl Daemon<'_> {
 
     /// Tells of neighbours that are new or silent, and of the errors of a minute.
     pub(super) fn observe(&mut self, now: Time) {
+        if self.observed.ask_at <= now {
+            self.ask_neighbours(now);
+        }
         if self.observed.sum_at <= now {
             let (dropped, refused) = (self.observed.dropped, self.observed.refused);
             (self.observed.dropped, self.observed.refused) = (0, 0);
@@ -64,8 +89,13 @@ impl Daemon<'_> {
             );
         }
         if now < self.observed.next {
+            // Who has sent since the last look is looked at soon.
+            if self.packets_in != self.observed.packets_in {
+                self.observed.look_at = self.observed.next;
+            }
             return;
         }
+        self.observed.packets_in = self.packets_in;
         let machine = self.config.machine();
         let silence = machine.lifetime(machine.refresh);
         let heard: BTreeSet<(InterfaceId, IpAddr)> = self
@@ -75,6 +105,9 @@ impl Daemon<'_> {
             .map(|(by, address, _)| (by, address))
             .collect();
         let before = std::mem::replace(&mut self.observed.neighbours, heard.clone());
+        if heard != before {
+            self.remember(&heard);
+        }
         for (by, address) in heard.difference(&before) {
             let by = self.name_of(*by);
             self.say(Level::Notice, &format!("neighbour {address} by {by} is up"));
@@ -88,6 +121,53 @@ impl Daemon<'_> {
         // One that falls silent is told a little late, rather than with a wake-up each second.
         let pause = LOOK.max(machine.refresh);
         self.observed.look_at = if heard.is_empty() { Time::NEVER } else { now + pause };
+    }
+
+    /// Writes the neighbours down, for the daemon after a restart.
+    fn remember(&mut self, neighbours: &BTreeSet<(InterfaceId, IpAddr)>) {
+        let Some(path) = self.neighbours_file.clone() else { return };
+        let lines =
+            neighbours.iter().map(|(by, address)| format!("{} {address}\n", self.name_of(*by)));
+        let text: String = lines.collect();
+        if let Err(error) = fs::write(&path, text) {
+            self.say(Level::Warning, &format!("{}: {error}", path.display()));
+        }
+    }
+
+    /// Reads the neighbours of a daemon before this one, to ask them for their state rather than to wait
+    /// for their refreshes.
+    pub(super) fn recall_neighbours(&mut self) {
+        let Some(path) = &self.neighbours_file else { return };
+        let mut text = String::new();
+        let read =
+            fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
+        if read.is_err() {
+            return;
+        }
+        let neighbour = |line: &str| {
+            let (name, address) = line.split_once(' ')?;
+            Some((InterfaceId(self.interfaces.get(name)?.index), address.parse().ok()?))
+        };
+        let neighbours: Vec<(InterfaceId, IpAddr)> = text.lines().filter_map(neighbour).collect();
+        if neighbours.is_empty() {
+            return;
+        }
+        self.say(Level::Notice, &format!("asks {} neighbours for their state", neighbours.len()));
+        let now = self.now();
+        self.machine.recover(now + ASKING * (u64::from(QUESTIONS) + 2));
+        self.observed.recalled = neighbours;
+        (self.observed.questions, self.observed.ask_at) = (QUESTIONS, now);
+    }
+
+    /// Asks them: several times, since a RESV counts only after its PATH.
+    fn ask_neighbours(&mut self, now: Time) {
+        for (by, address) in &self.observed.recalled {
+            self.machine.ask(*by, *address);
+        }
+        self.observed.questions -= 1;
+        let more = self.observed.questions > 0;
+        self.observed.ask_at = if more { now + ASKING } else { Time::NEVER };
+        self.settle();
     }
 
     /// One line for a change of state.

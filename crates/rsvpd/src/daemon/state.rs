@@ -1,6 +1,7 @@
 //! What the daemon keeps between two turns of its loop.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use ontempo_foundation::{Duration, Time};
@@ -38,6 +39,8 @@ pub(super) struct Daemon<'a> {
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
     pub(super) observed: Observed,
+    /// Where the neighbours are written down; none in a test.
+    pub(super) neighbours_file: Option<PathBuf>,
     pub(super) log: Log<'a>,
 }
 
