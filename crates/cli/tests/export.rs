@@ -255,6 +255,27 @@ fn the_dashboard_uses_exported_metrics_and_all_of_them_are_documented() {
 }
 
 #[test]
+fn the_alerts_use_documented_metrics_and_promtool_finds_no_errors_in_them() {
+    let path = house().join("dashboards/ontempo-qos-alerts.yml");
+    let text = fs::read_to_string(&path).expect("the alerts");
+    let used: BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("expr: "))
+        .flat_map(metrics)
+        .collect();
+    assert!(used.len() >= 3, "{used:?}");
+    let docs = fs::read_to_string(house().join("docs/qosockets.md")).expect("the page");
+    let unknown: Vec<_> = used.iter().filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+    assert!(unknown.is_empty(), "docs/qosockets.md says nothing of {unknown:?}");
+    // Debian's package prometheus has it.
+    if require_programs(&["promtool"]) {
+        let checked = Command::new("promtool").args(["check", "rules"]).arg(&path).output();
+        let checked = checked.expect("it starts");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
+#[test]
 fn grafana_can_load_the_dashboard() {
     let dashboard = dashboard();
     assert_eq!(dashboard["schemaVersion"], 39, "Grafana 11; later ones migrate it");
