@@ -189,6 +189,21 @@ fn describe(event: &Event) -> Option<(&'static str, Value, String)> {
             let colon = if reason.is_empty() { "" } else { ": " };
             Some(("reservation", fields, format!("reservation {state}{colon}{reason}")))
         }
+        Event::Lasting { direction, parameter, asked, delivered, lasted } => {
+            let delivered = delivered.map(|value| value.to_string());
+            let fields = json!({
+                "direction": direction_name(*direction),
+                "parameter": parameter.name(),
+                "turn": "lasts",
+                "asked": asked.to_string(),
+                "delivered": delivered,
+                "lasted_s": lasted.as_secs_f64(),
+            });
+            let delivered = delivered.map_or_else(String::new, |one| format!(", delivered {one}"));
+            let text =
+                format!("{parameter} still violated, for {lasted}: requested {asked}{delivered}");
+            Some(("violation", fields, text))
+        }
         Event::Step { .. } | Event::Changed { .. } => None,
     }
 }

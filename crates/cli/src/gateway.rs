@@ -11,7 +11,7 @@ use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
     ACCEPT_BACK_OFF, Accepted, Activity, AnySocket, Backward, Begun, Buffers, Direction, Forward,
-    QosCaller, QosOptions, QosStream, Relayed, Reserve, SetupError, is_exhausted,
+    Pace, QosCaller, QosOptions, QosStream, Relayed, Reserve, SetupError, is_exhausted,
     is_of_one_connection,
 };
 use rustix::net::sockopt::set_socket_linger;
@@ -47,6 +47,9 @@ const QUIC_PIECE: usize = 16 << 10;
 
 /// How long a connection to the server may take.
 const CONNECT_TIMEOUT: Wall = Wall::from_secs(10);
+
+/// How long the last report of the other gateway is waited for: two intervals.
+const LAST_REPORT: Wall = Wall::from_secs(1);
 
 /// Files that the process has open beside its connections: standard streams, sockets that listen,
 /// reports.
@@ -363,6 +366,9 @@ impl Relay {
         let there = forward(&both, activity);
         let back =
             back.join().unwrap_or_else(|_| Err(io::Error::other("the relay thread panicked")));
+        if there.is_ok() && back.is_ok() {
+            await_last_report(&both.far);
+        }
         let _ = summary(log, &both.far);
         drop(both);
         self.end(number);
@@ -400,6 +406,18 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Waits until the other gateway has reported what it has got, if it still does.
+fn await_last_report(far: &AnySocket) {
+    let until = Instant::now() + LAST_REPORT;
+    while Instant::now() < until {
+        let delivery = far.delivery(Direction::Sending);
+        if delivery.messages + delivery.lost_messages >= delivery.sent_messages {
+            return;
+        }
+        thread::sleep(Wall::from_millis(10));
+    }
+}
+
 /// Writes the delivery statistics of both directions.
 fn summary(log: EventLog, far: &AnySocket) -> Result<(), Failure> {
     [Direction::Sending, Direction::Receiving].into_iter().try_for_each(|of| {
@@ -414,9 +432,16 @@ fn forward(both: &Both, activity: &Activity) -> io::Result<()> {
         _ => usize::MAX,
     };
     let mut pump = Forward::new(far.max_send_size().min(most));
+    let mut pace = Pace::default();
     loop {
+        // What comes meanwhile becomes one message, up to the agreed size.
+        thread::sleep(pace.wait(Instant::now()));
         match pump.step(&**tcp, |message| far.send_message(message)) {
-            Ok(true) => activity.note(Instant::now()),
+            Ok(true) => {
+                let (now, agreed) = (Instant::now(), far.agreed(Direction::Sending));
+                activity.note(now);
+                pace.on_sent(now, agreed.max_rate.value.or(agreed.peak_rate.value));
+            }
             Ok(false) => break,
             Err(error) => {
                 both.break_off();

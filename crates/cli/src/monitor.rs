@@ -1,15 +1,19 @@
 //! `ontempo monitor`: specification, delivery and reservation of this host's QoS sockets.
 
+mod document;
+mod keys;
+
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration as StdDuration, Instant};
 
 use ontempo_foundation::printable;
-use ontempo_monitor::{Collected, Collector, ReportFolder, Reservation, Role, SocketReport};
+use ontempo_monitor::{Collected, Collector, ReportFolder, Reservation, Role};
 use ontempo_udp::Clock;
-use serde::Serialize;
 
+use self::document::Document;
+use self::keys::Keys;
 use crate::arguments::Monitor;
 use crate::failure::Failure;
 use crate::output::{emit, emit_json_line, emit_on_clear_terminal, table, write_stderr};
@@ -21,7 +25,14 @@ const POLL_INTERVAL: StdDuration = StdDuration::from_millis(50);
 pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
     let is_interactive = !arguments.json && !arguments.once && std::io::stdout().is_terminal();
     let repeat = is_interactive || (arguments.json && !arguments.once);
+    if let Some(folder) = &arguments.folder {
+        std::fs::read_dir(folder).map_err(|error| {
+            Failure::Input(format!("--folder {}: cannot be read: {error}", folder.display()))
+        })?;
+    }
     let stopped = stop_flag()?;
+    let keys = is_interactive.then(Keys::read).flatten();
+    let is_over = || stopped.load(Ordering::Relaxed) || keys.as_ref().is_some_and(Keys::is_quit);
     let mut collector = Collector::new();
     let every = StdDuration::from_nanos(arguments.every.as_nanos());
     loop {
@@ -29,17 +40,24 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
         if arguments.json {
             emit_json_line(&Document::of(&sockets))?;
         } else if is_interactive {
-            emit_on_clear_terminal(&sockets_table(&sockets))?;
+            emit_on_clear_terminal(&format!("{}\n\nq ends", sockets_table(&sockets)))?;
         } else {
             emit(&sockets_table(&sockets))?;
         }
         skipped.iter().for_each(|one| write_stderr(&one.to_string()));
-        if !repeat || stopped.load(Ordering::Relaxed) {
+        if !repeat {
             return Ok(());
         }
         let shown = Instant::now();
-        while shown.elapsed() < every && !stopped.load(Ordering::Relaxed) {
-            std::thread::sleep(every.saturating_sub(shown.elapsed()).min(POLL_INTERVAL));
+        loop {
+            if is_over() {
+                return Ok(());
+            }
+            let left = every.saturating_sub(shown.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }
@@ -52,31 +70,6 @@ pub(crate) fn since_1970_ms() -> u64 {
 /// The folders that reports are read from.
 pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<ReportFolder> {
     only.map_or_else(ReportFolder::to_collect, |folder| vec![ReportFolder::At(folder.clone())])
-}
-
-/// What `--json` writes of a collection, from what was collected: a tree of JSON values would take six
-/// times the memory of the reports.
-#[derive(Serialize)]
-struct Document<'a> {
-    sockets: Vec<Shown<'a>>,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    index: u32,
-    process: u32,
-    socket: &'a SocketReport,
-}
-
-impl<'a> Document<'a> {
-    fn of(collected: &'a [Collected]) -> Self {
-        let shown = |one: &'a Collected| Shown {
-            index: one.index,
-            process: one.process,
-            socket: &one.socket,
-        };
-        Self { sockets: collected.iter().map(shown).collect() }
-    }
 }
 
 fn sockets_table(sockets: &[Collected]) -> String {

@@ -173,9 +173,9 @@ fn send_all(
     stopped: &AtomicBool,
     each: Option<EventLog>,
 ) -> io::Result<bool> {
-    let mut frame = vec![0; source.size];
+    // What was agreed may be less than what was to be sent.
+    let mut frame = vec![0; source.size.min(socket.max_send_size()).max(1)];
     let start = Instant::now();
-    let gap = 1_000_000_000_000 / source.rate.as_thousandths();
     let max_variation = source.vary.as_f64() / 100.0;
     // Seeded with the clock, so that two generators vary differently.
     let mut random = RandomStream::new(Clock::wall(), "intervals");
@@ -184,6 +184,7 @@ fn send_all(
         if stopped.load(Relaxed) || (!source.is_stdin && due.as_secs() >= source.seconds) {
             break;
         }
+        let agreed = socket.agreed(Direction::Sending);
         let mut filled = frame.len();
         if source.is_stdin {
             filled = fill(&mut frame, stopped)?;
@@ -211,9 +212,15 @@ fn send_all(
             let _ = log.write("sent", fields, "");
         }
         let variation = random.uniform_between(1.0 - max_variation, 1.0 + max_variation);
-        due += Wall::from_nanos(gap).mul_f64(variation);
+        due += Wall::from_nanos(gap(source.rate, &agreed)).mul_f64(variation);
     }
     Ok(true)
+}
+
+/// Nanoseconds between two frames: no more frames than are agreed.
+fn gap(rate: MessageRate, agreed: &Specification) -> u64 {
+    let most = agreed.max_rate.value.or(agreed.peak_rate.value).unwrap_or(rate);
+    1_000_000_000_000 / rate.min(most).as_thousandths().max(1)
 }
 
 /// Fills a frame from standard input and returns its length; only the last may be shorter. Once

@@ -20,6 +20,12 @@ pub(crate) fn options(
     default: Specification,
     directions: &[Direction],
 ) -> Result<QosOptions, Failure> {
+    if quality.must_reserve && quality.reserve == Service::None {
+        return Err(Failure::Input(
+            "--must-reserve: say what to reserve, with --reserve controlled-load or guaranteed"
+                .to_owned(),
+        ));
+    }
     let specification = quality.spec.as_deref().map_or(Ok(default), read)?;
     let of = |direction| {
         if directions.contains(&direction) { specification } else { Specification::default() }

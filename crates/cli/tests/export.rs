@@ -255,6 +255,27 @@ fn the_dashboard_uses_exported_metrics_and_all_of_them_are_documented() {
 }
 
 #[test]
+fn the_alerts_use_documented_metrics_and_promtool_finds_no_errors_in_them() {
+    let path = house().join("dashboards/ontempo-qos-alerts.yml");
+    let text = fs::read_to_string(&path).expect("the alerts");
+    let used: BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("expr: "))
+        .flat_map(metrics)
+        .collect();
+    assert!(used.len() >= 3, "{used:?}");
+    let docs = fs::read_to_string(house().join("docs/qosockets.md")).expect("the page");
+    let unknown: Vec<_> = used.iter().filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+    assert!(unknown.is_empty(), "docs/qosockets.md says nothing of {unknown:?}");
+    // Debian's package prometheus has it.
+    if require_programs(&["promtool"]) {
+        let checked = Command::new("promtool").args(["check", "rules"]).arg(&path).output();
+        let checked = checked.expect("it starts");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
+#[test]
 fn grafana_can_load_the_dashboard() {
     let dashboard = dashboard();
     assert_eq!(dashboard["schemaVersion"], 39, "Grafana 11; later ones migrate it");
@@ -299,8 +320,45 @@ fn monitor_shows_violated_parameters() {
     assert!(shown.contains("film from 192.0.2.2:5000") && shown.contains("max_delay"), "{shown}");
     let ran = place.run(&["monitor", "--json", "--once", "--folder", "reports"]);
     assert_eq!(ran.succeeds().json()["sockets"][0]["socket"]["messages"], 35);
-    let ran = place.run(&["monitor", "--folder", "nowhere"]);
+    let parameter = &ran.json()["sockets"][0]["socket"]["parameters"][0];
+    let shown = (&parameter["parameter"], &parameter["unit"], &parameter["asked"]);
+    assert_eq!(shown, (&"max_delay".into(), &"s".into(), &0.1.into()));
+    place.run(&["monitor", "--folder", "nowhere"]).fails(2, &["--folder nowhere: cannot be read"]);
+    fs::create_dir(place.path("empty")).expect("a folder");
+    let ran = place.run(&["monitor", "--folder", "empty"]);
     assert!(ran.succeeds().out.contains("no process of this host has a QoS socket"));
+}
+
+#[test]
+fn q_ends_monitor_at_a_terminal() {
+    if !ontempo_testing::require_programs(&["script"]) {
+        return;
+    }
+    let place = Place::new("monitor-q", "");
+    fs::create_dir(place.path("empty")).expect("a folder");
+    // A pseudo-terminal, to which what is written here is typed.
+    let command = format!("{} monitor --folder empty", env!("CARGO_BIN_EXE_ontempo"));
+    let mut script = std::process::Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(&place.0)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("script starts");
+    let mut out = script.stdout.take().expect("its output");
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("q ends") {
+        let mut room = [0; 1_000];
+        let got = std::io::Read::read(&mut out, &mut room).expect("it is shown");
+        assert!(got > 0, "{}", String::from_utf8_lossy(&shown));
+        shown.extend(&room[..got]);
+    }
+    let mut keys = script.stdin.take().expect("its input");
+    std::io::Write::write_all(&mut keys, b"q").expect("typed");
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut out, &mut rest).expect("it ends");
+    assert_eq!(script.wait().expect("it ends").code(), Some(0));
+    drop(keys);
 }
 
 #[test]

@@ -90,6 +90,79 @@ fn without_an_rsvp_daemon_a_flow_continues_with_a_message_unless_it_must_reserve
 }
 
 #[test]
+fn a_receiver_that_must_reserve_refuses_a_sender_that_does_not_and_both_say_so() {
+    let place = Place::new("qos-must", "");
+    let listen = ["netvideo", "receive", "--listen", "127.0.0.1:0", "--must-reserve"];
+    run(&place, &listen).fails(2, &["--must-reserve: say what to reserve"]);
+    let listen = [&listen[..], &["--reserve", "controlled-load"]].concat();
+    let receiver = ListeningProgram::start(&place, &listen);
+    let send = ["netvideo", "send", receiver.local.as_str(), "--seconds", "1"];
+    let reason = "nothing is reserved: the other end must reserve, and this end does not";
+    run(&place, &send).fails(3, &[reason]);
+    interrupt(&receiver.child.0);
+    let (events, _) = receiver.end();
+    assert!(of(&events, "agreed").is_empty(), "{events:?}");
+}
+
+#[test]
+fn what_was_coerced_binds_the_sender() {
+    let place = Place::new("qos-coerced", "");
+    for (name, rate, size) in [("much.toml", 80, 1_280), ("little.toml", 20, 500)] {
+        let text =
+            format!("max_rate = \"{rate} messages/s\"\nsize = \"{size} bytes\"\ncoerced = true\n");
+        fs::write(place.path(name), text).expect("a specification");
+    }
+    let listen = ["netvideo", "receive", "--listen", "127.0.0.1:0", "--spec", "little.toml"];
+    let receiver = ListeningProgram::start(&place, &listen);
+    let send = ["netvideo", "send", receiver.local.as_str(), "--spec", "much.toml"];
+    let ran = run(&place, &[&send[..], &["--seconds", "2", "--json"]].concat());
+    let events = json_lines(&ran.succeeds().out);
+    let [summary] = of(&events, "summary")[..] else { panic!("{events:?}") };
+    let sent = summary["sent_messages"].as_u64().expect("a number");
+    assert!((20..=41).contains(&sent), "{summary}");
+    assert_eq!(summary["bytes"], 500 * summary["messages"].as_u64().expect("a number"));
+    assert!(of(&events, "violation").is_empty(), "{events:?}");
+}
+
+#[test]
+fn a_gateway_keeps_the_agreed_rate_and_its_summary_has_what_was_delivered() {
+    let place = Place::new("qos-paced", "");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let web = server.local_addr().expect("an address").to_string();
+    let serving = std::thread::spawn(move || {
+        let (mut one, _) = server.accept().expect("a client");
+        one.write_all(&[7; 300_000]).expect("written");
+    });
+    fs::write(place.path("q.toml"), "max_rate = \"100 messages/s\"\nsize = \"1000 bytes\"\n")
+        .expect("a specification");
+    let options = ["--spec", "q.toml", "--direction", "receive"];
+    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--server", &web];
+    let near_server = ListeningProgram::start(&place, &[&near[..], &options].concat());
+    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--to", &near_server.local];
+    let near_client = ListeningProgram::start(&place, &[&near[..], &options].concat());
+    let mut client = TcpStream::connect(&near_client.local).expect("a connection");
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).expect("the whole stream");
+    assert_eq!(all.len(), 300_000);
+    drop(client);
+    serving.join().expect("it ends");
+    // The summary is written when the connection ends.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    for (gateway, direction) in [(near_client, "receiving"), (near_server, "sending")] {
+        interrupt(&gateway.child.0);
+        let (events, code) = gateway.end();
+        assert_eq!(code, Some(0), "{events:?}");
+        let violations = of(&events, "violation");
+        assert!(violations.iter().all(|one| one["parameter"] != "max_rate"), "{violations:?}");
+        let summaries = of(&events, "summary");
+        let of_data = summaries.iter().find(|one| one["direction"] == direction);
+        let summary = of_data.expect("a summary");
+        assert_eq!((&summary["bytes"], &summary["lost_messages"]), (&300_000.into(), &0.into()));
+        assert_eq!(summary["messages"], summary["sent_messages"], "{direction}: {summary}");
+    }
+}
+
+#[test]
 fn two_gateways_relay_any_client_and_server_and_print_summaries_at_ctrl_c() {
     let place = Place::new("qos-gateway", "");
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -12,11 +12,16 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
+use super::report::from_mib_units;
+use super::{Carrier, Collected, ParameterReport, Reservation, Role, SocketReport};
+use ontempo_mechanisms::qos::Value;
 
 /// Bytes of a page, in each format. Any user's reports may have long names of many sockets.
 const MAX_PAGE: usize = 4 << 20;
-/// Bytes of a line beside its labels: the metric's name and its value.
+/// Lines of a socket beside its measures and parameters: DSCP and reservation.
+const OTHERS: usize = 2;
+/// Bytes of a line beside its labels: the metric's name and its value, and the labels that only it
+/// has.
 const MAX_LINE_REST: usize = 96;
 
 /// The metrics of a host's sockets in both formats.
@@ -114,7 +119,7 @@ fn length(one: &Collected) -> usize {
     };
     let labels: usize =
         labels(one).iter().map(|(name, value)| name.len() + escaped(value) + "=\"\",".len()).sum();
-    let lines = COUNTERS.len() + GAUGES.len() + 2 * one.socket.parameters.len();
+    let lines = COUNTERS.len() + GAUGES.len() + OTHERS + 3 * one.socket.parameters.len();
     lines * (labels + MAX_LINE_REST)
 }
 
@@ -201,6 +206,10 @@ impl Collector for Figures {
             let values = |one: &SocketReport| value(one).map(ConstGauge::new);
             self.family(&mut encoder, name, help, unit, values)?;
         }
+        let help = "DSCP of the packets";
+        let dscp = |one: &SocketReport| Some(ConstGauge::new(i64::from(one.dscp)));
+        self.family(&mut encoder, "dscp", help, None, dscp)?;
+        self.reservations(&mut encoder)?;
         if self.left_out > 0 {
             let left_out = ConstGauge::new(i64::try_from(self.left_out).unwrap_or(i64::MAX));
             let help = "Sockets that are left out, because the page is full";
@@ -231,7 +240,31 @@ impl Figures {
         Ok(())
     }
 
-    /// Whether each parameter is violated now, and the number of its violations.
+    /// 1 for the state in which each reservation is.
+    fn reservations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        if self.sockets.is_empty() {
+            return Ok(());
+        }
+        let kind = prometheus_client::metrics::MetricType::Gauge;
+        let help = "1 for the state of the reservation";
+        let mut family = encoder.encode_descriptor("reservation", help, None, kind)?;
+        for one in &self.sockets {
+            let state = match one.socket.reservation {
+                Reservation::None => "none",
+                Reservation::Requested => "requested",
+                Reservation::ControlledLoad => "controlled-load",
+                Reservation::Guaranteed => "guaranteed",
+                Reservation::Refused => "refused",
+                Reservation::Lost => "lost",
+            };
+            let mut labels = labels(one).to_vec();
+            labels.push(("state", state.to_owned()));
+            ConstGauge::new(1_i64).encode(family.encode_family(&labels.as_slice())?)?;
+        }
+        Ok(())
+    }
+
+    /// Whether each parameter is violated now, the number of its violations, and what is agreed.
     fn parameters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let rows: Vec<_> = self
             .sockets
@@ -263,7 +296,28 @@ impl Figures {
             let labels = labels_of(one, parameter);
             metric.encode(family.encode_family(&labels.as_slice())?)?;
         }
+        let kind = prometheus_client::metrics::MetricType::Gauge;
+        let help = "Agreed value, in the unit of its label";
+        let mut family = encoder.encode_descriptor("agreed", help, None, kind)?;
+        for (one, parameter) in &rows {
+            let Some(which) = parameter.which() else { continue };
+            let (unit, value) = in_base_unit(from_mib_units(which, parameter.asked));
+            let mut labels = labels_of(one, parameter);
+            labels.push(("unit", unit.to_owned()));
+            ConstGauge::new(value).encode(family.encode_family(&labels.as_slice())?)?;
+        }
         Ok(())
+    }
+}
+
+/// A parameter's value in Prometheus's base units.
+fn in_base_unit(value: Value) -> (&'static str, f64) {
+    match value {
+        Value::Rate(rate) => ("messages/s", rate.as_f64()),
+        Value::Size(size) => ("bytes", size.get() as f64),
+        Value::Span(span) => ("seconds", span.as_secs_f64()),
+        Value::Share(share) => ("ratio", share.as_f64() / 100.0),
+        Value::Allowed(allowed) => ("allowed", f64::from(u8::from(allowed))),
     }
 }
 
@@ -303,6 +357,9 @@ mod tests {
             format!("ontempo_qos_messages_total{{{labels}}} 35"),
             format!("ontempo_qos_violated{{{labels},parameter=\"max_delay\"}} 1"),
             format!("ontempo_qos_violations_total{{{labels},parameter=\"max_delay\"}} 2"),
+            format!("ontempo_qos_agreed{{{labels},parameter=\"max_delay\",unit=\"seconds\"}} 0.1"),
+            format!("ontempo_qos_dscp{{{labels}}} 34"),
+            format!("ontempo_qos_reservation{{{labels},state=\"controlled-load\"}} 1"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\nis not in\n{text}");
         }

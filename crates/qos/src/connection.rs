@@ -50,7 +50,8 @@ impl<C: Channel> Connection<C> {
         if data.len() > self.core.max_send_size {
             return Err(too_long(data.len(), self.core.max_send_size, "what was agreed"));
         }
-        lock(&self.writer).send(&self.channel, &self.core, data)
+        let sent = lock(&self.writer).send(&self.channel, &self.core, data);
+        self.core.unless_failed(sent.is_err(), sent)
     }
 
     /// The next message; `None` if the peer has finished sending.
@@ -64,8 +65,8 @@ impl<C: Channel> Connection<C> {
         let mut reader = lock(&self.reader);
         reader.begin(until);
         loop {
-            if !self.open(&mut reader, Waiting::AsSet)? {
-                return Ok(None);
+            if !self.opened(&mut reader)? {
+                return self.core.unless_failed(true, Ok(None));
             }
             let (header, length) = reader.message(&self.channel, buffer)?;
             // A stream delivers no duplicates and in order, unless the peer violates the protocol.
@@ -84,7 +85,7 @@ impl<C: Channel> Connection<C> {
         let until = self.until();
         let mut reader = lock(&self.reader);
         reader.begin(until);
-        while !buffer.is_empty() && self.open(&mut reader, Waiting::AsSet)? {
+        while !buffer.is_empty() && self.opened(&mut reader)? {
             let (got, whole) = reader.bytes(&self.channel, buffer)?;
             if let Some(header) = whole {
                 // The application gets the bytes, whatever is counted.
@@ -94,7 +95,7 @@ impl<C: Channel> Connection<C> {
                 return Ok(got);
             }
         }
-        Ok(0)
+        self.core.unless_failed(!buffer.is_empty(), Ok(0))
     }
 
     /// Handles the peer's control messages while the application does not read; true if more may
@@ -113,6 +114,14 @@ impl<C: Channel> Connection<C> {
         // Another thread writes a message, or waits to: the report is skipped.
         let Some(mut writer) = try_lock(&self.writer) else { return };
         writer.send_control(&self.channel, &self.core, control);
+    }
+
+    /// Waits for the application's next message; false at the end.
+    #[inline]
+    fn opened(&self, reader: &mut Reader) -> io::Result<bool> {
+        let opened = self.open(reader, Waiting::AsSet);
+        // What the system says of a connection that this end has ended is not why.
+        self.core.unless_failed(opened.is_err(), opened)
     }
 
     /// Advances to the application's next message; a protocol violation ends the connection.

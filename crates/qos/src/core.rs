@@ -1,13 +1,14 @@
 //! State of one connection, of any transport: shared by the application's threads and the
 //! process's maintenance thread.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use ontempo_foundation::Time;
-use ontempo_mechanisms::qos::{Refusal, Specification, Violation, agree};
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::qos::{Parameter, Refusal, Specification, Violation, agree};
 
 use super::events::{Event, Events};
 use super::incoming::{Arrival, Incoming};
@@ -19,13 +20,17 @@ use super::wire::{
     Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
 };
 use super::{Direction, QosOptions};
-use ontempo_monitor::{Carrier, MAX_VIOLATIONS};
+use ontempo_monitor::{Carrier, MAX_VIOLATIONS, Reservation, from_mib_units};
+use ontempo_transport::quic::span;
 use ontempo_udp::Dscp;
 
 use super::clock::Clock;
 
 /// Maximum queued events of an application that does not read them; later ones are dropped.
 const MAX_EVENTS: usize = 1_024;
+
+/// How often a violation that lasts is told again.
+const LASTING: Duration = Duration::from_secs(10);
 
 /// Takes a lock. A thread that panicked with it has left valid counters behind.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -47,6 +52,9 @@ pub(super) struct Kept {
     count: u64,
     pub(super) latest: Vec<(u64, Violation)>,
 }
+
+/// Of each parameter, since when it is violated and when that is told again.
+type Lasting = [Option<(Time, Time)>; Parameter::ALL.len()];
 
 /// Messages that an end sends on its own.
 pub(super) struct Control {
@@ -76,10 +84,24 @@ pub(super) struct Core {
     subscribers: Mutex<Vec<SyncSender<Event>>>,
     /// Violations of the sending and of the receiving direction.
     kept: [Mutex<Kept>; 2],
+    /// When it ends unless all is reserved; `None` once it is, or where it need not be.
+    must_reserve_by: Mutex<Option<Time>>,
+    /// Why this end has ended it.
+    failure: OnceLock<String>,
+    /// Of the sending and of the receiving direction.
+    lasting: [Mutex<Lasting>; 2],
     /// The connection has ended.
     pub(super) closed: AtomicBool,
     pub(super) max_send_size: usize,
     pub(super) max_receive_size: usize,
+}
+
+fn event_of(standing: &Standing) -> Event {
+    Event::Reservation {
+        direction: standing.direction(),
+        state: standing.state,
+        reason: standing.reason.clone(),
+    }
 }
 
 /// The maximum message size of a direction.
@@ -131,6 +153,11 @@ impl Core {
             reserved: Mutex::new(Reserved::default()),
             subscribers: Mutex::new(Vec::new()),
             kept: Default::default(),
+            must_reserve_by: Mutex::new(
+                options.must_reserve.then(|| now + span(options.setup_timeout)),
+            ),
+            failure: OnceLock::new(),
+            lasting: Default::default(),
             closed: AtomicBool::new(false),
             max_send_size: longest(&sending, most),
             max_receive_size: longest(&receiving, most),
@@ -201,6 +228,7 @@ impl Core {
                 {
                     *changed = change.number;
                     lock(&self.incoming).change(agreed);
+                    self.reserve_anew(Direction::Receiving, &agreed);
                     self.publish(&Event::Changed { direction: Direction::Receiving, agreed });
                 }
             }
@@ -234,12 +262,15 @@ impl Core {
         lock(&self.incoming).advance(now, &mut violations);
         self.emit_violations(Direction::Receiving, &violations);
         let mut outgoing = lock(&self.outgoing);
-        let step = outgoing.on_tick(now, self.counter.get().1);
+        let is_refused = lock(&self.reserved).is_sending_refused();
+        let step = outgoing.on_tick(now, self.counter.get().1, is_refused);
         let change = outgoing.to_tell();
         drop(outgoing);
         if let Some((step, agreed)) = step {
             self.publish(&Event::Step { step, agreed });
+            self.reserve_anew(Direction::Sending, &agreed);
         }
+        self.tell_lasting(now);
         let change = change.map(|change| Control { kind: Kind::Change, body: change.to_bytes() });
         let reason = lock(&self.reserved).refusal();
         let refused = reason
@@ -252,7 +283,85 @@ impl Core {
         let mut outgoing = lock(&self.outgoing);
         let agreed = outgoing.change(asked)?;
         let body = outgoing.to_tell().map(|change| change.to_bytes()).unwrap_or_default();
+        drop(outgoing);
+        self.reserve_anew(Direction::Sending, &agreed);
         Ok((agreed, Control { kind: Kind::Change, body }))
+    }
+
+    /// Asks the network for what is agreed now.
+    fn reserve_anew(&self, direction: Direction, agreed: &Specification) {
+        let changed = lock(&self.reserved).change(direction, agreed);
+        self.publish_reservations(&changed);
+    }
+
+    /// Ends the connection if it must be reserved and is not; returns what to tell the peer.
+    pub(super) fn fail_unreserved(&self) -> Option<Control> {
+        let mut by = lock(&self.must_reserve_by);
+        let why = match ((*by)?, lock(&self.reserved).granted()) {
+            (_, Ok(Some(()))) => {
+                *by = None;
+                return None;
+            }
+            (until, Ok(None)) if self.clock.now() < until => return None,
+            (_, Ok(None)) => "neither granted nor refused in time".to_owned(),
+            (_, Err(why)) => why,
+        };
+        *by = None;
+        let body = Refused { reason: format!("it must be reserved: {why}") }.to_bytes();
+        // The first reason stays.
+        let _ = self.failure.set(why);
+        Some(Control { kind: Kind::Refused, body })
+    }
+
+    /// Why this end has ended the connection.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.get().cloned()
+    }
+
+    /// What a call returns, unless this end has ended the connection.
+    #[inline]
+    pub(super) fn unless_failed<T>(&self, ended: bool, result: io::Result<T>) -> io::Result<T> {
+        match self.failure.get() {
+            Some(why) if ended => Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                format!("nothing is reserved: {why}"),
+            )),
+            _ => result,
+        }
+    }
+
+    /// Tells again of violations that last.
+    fn tell_lasting(&self, now: Time) {
+        for direction in [Direction::Sending, Direction::Receiving] {
+            let (agreed, figures) = match direction {
+                Direction::Sending => {
+                    let outgoing = lock(&self.outgoing);
+                    (*outgoing.agreed(), *outgoing.figures())
+                }
+                Direction::Receiving => {
+                    let incoming = lock(&self.incoming);
+                    (*incoming.agreed(), *incoming.figures())
+                }
+            };
+            let mut lasting = lock(&self.lasting[direction as usize]);
+            for (place, parameter) in Parameter::ALL.into_iter().enumerate() {
+                let is_violated = figures.violated >> place & 1 == 1;
+                let Some(asked) = agreed.value(parameter).filter(|_| is_violated) else {
+                    lasting[place] = None;
+                    continue;
+                };
+                let (since, next) = lasting[place].unwrap_or((now, now + LASTING));
+                if now < next {
+                    lasting[place] = Some((since, next));
+                    continue;
+                }
+                lasting[place] = Some((since, now + LASTING));
+                let delivered = figures.delivered[place];
+                let delivered = delivered.map(|value| from_mib_units(parameter, value));
+                let lasted = now.since(since);
+                self.publish(&Event::Lasting { direction, parameter, asked, delivered, lasted });
+            }
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -269,6 +378,13 @@ impl Core {
     pub(super) fn events(&self) -> Events {
         let (sender, receiver) = std::sync::mpsc::sync_channel(MAX_EVENTS);
         if !self.is_closed() {
+            // What was known before anybody could ask for events.
+            for standing in &lock(&self.reserved).standing {
+                if standing.state != Reservation::Requested {
+                    // The queue has room.
+                    let _ = sender.try_send(event_of(standing));
+                }
+            }
             lock(&self.subscribers).push(sender);
         }
         Events::new(receiver)
@@ -296,11 +412,7 @@ impl Core {
     /// Emits events of reservations made or lost.
     pub(super) fn publish_reservations(&self, changed: &[Standing]) {
         for standing in changed {
-            self.publish(&Event::Reservation {
-                direction: standing.direction(),
-                state: standing.state,
-                reason: standing.reason.clone(),
-            });
+            self.publish(&event_of(standing));
         }
     }
 

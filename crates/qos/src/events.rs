@@ -3,7 +3,8 @@
 use std::sync::mpsc::Receiver;
 use std::time::Duration as Wall;
 
-use ontempo_mechanisms::qos::{Specification, Step, Violation};
+use ontempo_foundation::Duration;
+use ontempo_mechanisms::qos::{Parameter, Specification, Step, Value, Violation};
 
 use super::Direction;
 use ontempo_monitor::Reservation;
@@ -18,6 +19,19 @@ pub enum Event {
         direction: Direction,
         /// The violation.
         violation: Violation,
+    },
+    /// A violation goes on: told every 10 s until it ends.
+    Lasting {
+        /// Of what this end sends, or receives.
+        direction: Direction,
+        /// The violated parameter.
+        parameter: Parameter,
+        /// The agreed value.
+        asked: Value,
+        /// The value delivered in the last interval with a measurement.
+        delivered: Option<Value>,
+        /// How long it has lasted.
+        lasted: Duration,
     },
     /// The ladder has stepped: this specification is agreed for what is sent from now on. The
     /// application must follow it.
@@ -34,7 +48,8 @@ pub enum Event {
         /// The agreed specification.
         agreed: Specification,
     },
-    /// The reservation is established, refused or lost, with the reason.
+    /// The reservation is established, refused or lost, with the reason; also that only one of the
+    /// ends reserves. What was known before comes first.
     Reservation {
         /// The direction.
         direction: Direction,

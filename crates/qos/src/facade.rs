@@ -5,10 +5,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration as Wall, Instant};
 
 use super::core::{Core, lock};
-use super::network::Reserved;
+use super::network::{Reserved, Reserving};
 use super::setup::{Established, SetupError};
 use super::{QosOptions, maintenance};
-use ontempo_monitor::{Carrier, Reservation};
+use ontempo_monitor::Carrier;
 use ontempo_udp::{Dscp, Ecn};
 
 /// State of a connection after its handshake, with its reservations.
@@ -20,7 +20,8 @@ pub(super) fn core(
 ) -> Core {
     let core = Core::new(carrier, addresses, options, established, maintenance::clock());
     let directions = (&established.sending, &established.receiving);
-    *lock(&core.reserved) = Reserved::ask(options.reserve, carrier, addresses, directions);
+    let reserving = Reserving { service: options.reserve, peer: established.peer.reserves };
+    *lock(&core.reserved) = Reserved::ask(reserving, carrier, addresses, directions);
     core
 }
 
@@ -62,22 +63,18 @@ pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), Setu
 pub(super) fn wait_reserved(core: &Core, timeout: Wall) -> Result<(), String> {
     let until = Instant::now() + timeout;
     loop {
+        core.failure().map_or(Ok(()), Err)?;
         let mut reserved = lock(&core.reserved);
-        core.publish_reservations(&reserved.poll());
-        let granted =
-            |state| matches!(state, Reservation::ControlledLoad | Reservation::Guaranteed);
-        let mut missing = reserved.standing.iter().filter(|one| !granted(one.state)).peekable();
-        if reserved.standing.is_empty() {
-            return Err("neither end asks for a rate, or for a reservation".to_owned());
-        }
-        let Some(first) = missing.peek() else { return Ok(()) };
-        if first.state != Reservation::Requested {
-            return Err(first.reason.clone());
+        let changed = reserved.poll();
+        let granted = reserved.granted();
+        drop(reserved);
+        core.publish_reservations(&changed);
+        if granted?.is_some() {
+            return Ok(());
         }
         if Instant::now() >= until {
             return Err("neither granted nor refused in time".to_owned());
         }
-        drop(reserved);
         std::thread::sleep(Wall::from_millis(5));
     }
 }

@@ -58,7 +58,7 @@ pub use {
     quic::QosConnection,
     quic_caller::QosCaller,
     quic_listener::QosConnectionListener,
-    relay::{Activity, Backward, Begun, Forward, Relayed},
+    relay::{Activity, Backward, Begun, Forward, Pace, Relayed},
     setup::{Disagreement, SetupError},
     socket::QosSocket,
     socket_listener::QosSocketListener,

@@ -162,6 +162,12 @@ fn tend(connection: &dyn Maintained) {
     }
     let changed = lock(&core.reserved).poll();
     core.publish_reservations(&changed);
+    if let Some(refused) = core.fail_unreserved() {
+        connection.send_control(&refused);
+        core.close();
+        connection.hang_up();
+        return;
+    }
     let is_gone = lock(&core.incoming).silent_for(core.clock.now()) > GONE;
     if is_gone && core.carrier == Carrier::Udp {
         core.close();

@@ -36,6 +36,17 @@ pub(super) struct Standing {
     packing: Packing,
     pub(super) state: Reservation,
     pub(super) reason: String,
+    /// Only one end reserves: there is nothing to ask the network for.
+    is_one_sided: bool,
+}
+
+/// Who reserves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reserving {
+    /// This end's service.
+    pub(super) service: Reserve,
+    /// Whether the other end does.
+    pub(super) peer: bool,
 }
 
 /// Reservations of one connection; dropping it releases them.
@@ -68,7 +79,7 @@ impl Reserved {
     /// Requests reservations for both directions as far as they are specified; immediate
     /// refusals are reported.
     pub(super) fn ask(
-        service: Reserve,
+        Reserving { service, peer }: Reserving,
         carrier: Carrier,
         (local, remote): (SocketAddr, SocketAddr),
         (sending, receiving): (&Specification, &Specification),
@@ -88,6 +99,7 @@ impl Reserved {
                 packing: packing(carrier, to.is_ipv4()),
                 state: Reservation::Requested,
                 reason: String::new(),
+                is_one_sided: false,
             })
         };
         let standing = [
@@ -95,10 +107,20 @@ impl Reserved {
             of(Direction::Receiving, remote, local, receiving),
         ];
         let mut asked = Self::default();
-        if service == Reserve::None {
+        let one_sided = match (service != Reserve::None, peer) {
+            (false, false) => return asked,
+            (true, true) => None,
+            (true, false) => Some((Reservation::Refused, "the other end does not reserve")),
+            (false, true) => Some((Reservation::None, "the other end reserves, this end does not")),
+        };
+        asked.standing.extend(standing.into_iter().flatten());
+        if let Some((state, reason)) = one_sided {
+            for standing in &mut asked.standing {
+                standing.end(state, reason.to_owned());
+                standing.is_one_sided = true;
+            }
             return asked;
         }
-        asked.standing.extend(standing.into_iter().flatten());
         let path = socket();
         if !asked.standing.is_empty()
             && let Err(error) = asked.connect(&path)
@@ -152,9 +174,59 @@ impl Reserved {
         changed
     }
 
+    /// Another specification is agreed: the network is asked for it in place of the one before, also
+    /// where that was refused.
+    pub(super) fn change(&mut self, direction: Direction, agreed: &Specification) -> Vec<Standing> {
+        let Some(client) = &mut self.client else { return Vec::new() };
+        let of = |one: &&mut Standing| one.direction == direction && !one.is_one_sided;
+        let Some(standing) = self.standing.iter_mut().find(of) else { return Vec::new() };
+        let size = Term { value: agreed.size.value.or(Some(UNKNOWN_SIZE)), ..agreed.size };
+        let asked = Specification { size, ..*agreed };
+        if asked.max_rate.value.is_none() && asked.peak_rate.value.is_none()
+            || standing.agreed == asked
+        {
+            return Vec::new();
+        }
+        standing.agreed = asked;
+        if standing.is_ended() {
+            standing.end(Reservation::Requested, String::new());
+        }
+        let before = (standing.state, standing.reason.clone());
+        if let Some(request) = standing.request(None)
+            && let Err(error) = client.ask(request)
+        {
+            standing.end(Reservation::Refused, error.to_string());
+        }
+        let is_changed = before != (standing.state, standing.reason.clone());
+        is_changed.then(|| standing.clone()).into_iter().collect()
+    }
+
+    /// Whether the network has refused or ended what this end sends: less may be granted.
+    pub(super) fn is_sending_refused(&self) -> bool {
+        self.of(Direction::Sending).is_some_and(|one| one.is_ended() && !one.is_one_sided)
+    }
+
+    /// Whether all that was asked for is granted; until then `None`.
+    ///
+    /// # Errors
+    /// Why something is not, or is not any more.
+    pub(super) fn granted(&self) -> Result<Option<()>, String> {
+        if self.standing.is_empty() {
+            return Err("neither end asks for a rate, or for a reservation".to_owned());
+        }
+        let missing = |one: &&Standing| {
+            !matches!(one.state, Reservation::ControlledLoad | Reservation::Guaranteed)
+        };
+        match self.standing.iter().find(missing) {
+            None => Ok(Some(())),
+            Some(one) if one.state == Reservation::Requested => Ok(None),
+            Some(one) => Err(one.reason.clone()),
+        }
+    }
+
     /// Why the receiving direction is not reserved, for the peer.
     pub(super) fn refusal(&self) -> Option<String> {
-        let standing = self.of(Direction::Receiving)?;
+        let standing = self.of(Direction::Receiving).filter(|one| !one.is_one_sided)?;
         (standing.state == Reservation::Refused).then(|| standing.reason.clone())
     }
 
@@ -184,6 +256,10 @@ impl Standing {
 
     fn end(&mut self, state: Reservation, reason: String) {
         (self.state, self.reason) = (state, reason);
+    }
+
+    fn is_ended(&self) -> bool {
+        matches!(self.state, Reservation::Refused | Reservation::Lost)
     }
 
     fn granted(&self) -> Reservation {

@@ -53,8 +53,10 @@ pub struct QosOptions {
     pub congestion: Option<Congestion>,
     /// The service to reserve.
     pub reserve: Reserve,
-    /// Fail to connect if nothing is reserved within `setup_timeout`; otherwise continue without
-    /// a reservation.
+    /// Take no connection without a reservation, at either end: one whose other end does not reserve
+    /// is refused in the handshake. Where the network refuses, or does not answer within
+    /// `setup_timeout`, connecting fails; an accepted connection ends, and receiving and sending
+    /// return the reason. Otherwise connections continue without a reservation.
     pub must_reserve: bool,
     /// Number of intervals after which a violation begins and ends.
     pub hysteresis: Hysteresis,
@@ -123,7 +125,12 @@ impl QosOptions {
     }
 
     pub(super) fn offer(&self) -> Offer {
-        Offer { send: self.send, receive: self.receive }
+        Offer {
+            send: self.send,
+            receive: self.receive,
+            reserves: self.reserve != Reserve::None,
+            must_reserve: self.must_reserve,
+        }
     }
 
     pub(super) fn dscp_of(&self, agreed: &Specification) -> Dscp {

@@ -165,13 +165,19 @@ impl Outgoing {
         violations
     }
 
-    /// Ends a half second: the throughput, and whether to step.
-    pub(super) fn on_tick(&mut self, now: Time, bytes: u64) -> Option<(Step, Specification)> {
+    /// Ends a half second: the throughput, and whether to step; a refused reservation counts as a
+    /// violation.
+    pub(super) fn on_tick(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        is_refused: bool,
+    ) -> Option<(Step, Specification)> {
         let (since, before) = std::mem::replace(&mut self.last, (now, bytes));
         let rate = Rate::of(Bytes::new(bytes.saturating_sub(before)), now.since(since));
         self.throughput = rate.as_bits_per_sec() as f64;
         let climbing = self.climbing.as_mut()?;
-        let step = climbing.ladder.on_interval(now, self.figures.violated != 0)?;
+        let step = climbing.ladder.on_interval(now, is_refused || self.figures.violated != 0)?;
         let asked = *climbing.rungs.get(climbing.ladder.rung())?;
         // A rung that the peer would refuse is skipped: the agreement stays.
         self.change(asked).ok().map(|agreed| (step, agreed))

@@ -279,8 +279,10 @@ impl QosConnection {
         let mut incoming = lock(&inner.incoming);
         incoming.rest = Bytes::new();
         loop {
-            let Some((header, body)) = inner.next_message(&mut incoming, until)? else {
-                return Ok(None);
+            let next = inner.next_message(&mut incoming, until);
+            let next = inner.core.unless_failed(next.is_err(), next)?;
+            let Some((header, body)) = next else {
+                return inner.core.unless_failed(true, Ok(None));
             };
             let Some(place) = buffer.get_mut(..body.len()) else {
                 return Err(too_long(body.len(), buffer.len(), "the buffer"));
@@ -300,8 +302,10 @@ impl QosConnection {
         let until = (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout));
         let mut incoming = lock(&inner.incoming);
         while incoming.rest.is_empty() && !buffer.is_empty() {
-            let Some((header, body)) = inner.next_message(&mut incoming, until)? else {
-                return Ok(0);
+            let next = inner.next_message(&mut incoming, until);
+            let next = inner.core.unless_failed(next.is_err(), next)?;
+            let Some((header, body)) = next else {
+                return inner.core.unless_failed(true, Ok(0));
             };
             // The application gets the bytes, whatever is counted.
             let _ = inner.core.on_data(&header, body.len());
@@ -320,6 +324,9 @@ impl QosConnection {
 
     /// Finishes sending: the peer gets the end of the flow.
     pub fn finish(&self) {
+        let inner = self.inner();
+        // The last report, which nothing follows at the interval's end where the peer closes soon.
+        inner.send_control(&inner.core.status(inner.core.clock.now()));
         self.inner().data.finish();
     }
 

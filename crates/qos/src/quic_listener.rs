@@ -195,9 +195,7 @@ impl Pending {
         match (setup::answer(&options.offer(), session, sent, offer, now), self.peer_control.take())
         {
             ((_, Ok(_)), Some(peer_control)) => Progress::Agrees(peer_control, Box::new(hello)),
-            ((answer, Err(both)), _) => {
-                self.refuse(&answer, SetupError::Disagreement(Box::new(both)))
-            }
+            ((answer, Err(error)), _) => self.refuse(&answer, error),
             _ => Progress::Drops,
         }
     }
@@ -225,7 +223,7 @@ impl Pending {
         // The clocks are compared by the sending time.
         let now = maintenance::clock().now();
         let (answer, settled) = setup::answer(&options.offer(), session, sent, offer, now);
-        let established = settled.map_err(|both| SetupError::Disagreement(Box::new(both)))?;
+        let established = settled?;
         let control = self.connection.open_flow(control_flow())?;
         control.send(Bytes::from(answer.to_bytes()))?;
         let remote = self.connection.remote();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_foundation::host_prefix;
+use ontempo_foundation::{MessageRate, host_prefix};
 
 /// Maximum bytes of a stream that become one message.
 const MAX_PIECE: usize = 64 * 1024;
@@ -21,6 +21,9 @@ const SHARE: usize = 4;
 
 /// A connection over which no byte has moved for so long yields its place if none is left.
 const IDLE: Wall = Wall::from_secs(30);
+
+/// How late a message may be that still counts as sent on time.
+const LATE: Wall = Wall::from_millis(5);
 
 /// The connections of a gateway, numbered from 1.
 #[derive(Debug)]
@@ -182,6 +185,27 @@ impl Forward {
     }
 }
 
+/// The time of messages at a rate: none before its interval is over, and none later is made up for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    due: Option<Instant>,
+}
+
+impl Pace {
+    /// How long to wait before the next message.
+    pub fn wait(&self, now: Instant) -> Wall {
+        self.due.map_or(Wall::ZERO, |due| due.saturating_duration_since(now))
+    }
+
+    /// A message was sent: at most `rate` of them are agreed.
+    pub fn on_sent(&mut self, now: Instant, rate: Option<MessageRate>) {
+        let gap = rate.map(|rate| 1_000_000_000_000 / rate.as_thousandths().max(1));
+        // From the time when it was due, so that a late wake-up does not add up.
+        let since = self.due.filter(|due| now.saturating_duration_since(*due) < LATE);
+        self.due = gap.map(|gap| since.unwrap_or(now) + Wall::from_nanos(gap));
+    }
+}
+
 /// From messages to a stream.
 #[derive(Debug)]
 pub struct Backward {
@@ -236,6 +260,32 @@ mod tests {
         let begun = all.begin(now, host(last))?;
         all.agreed(begun.number, begun.number);
         Some(begun)
+    }
+
+    #[test]
+    fn no_second_has_more_messages_than_the_rate_also_after_a_pause() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let rate = Some(MessageRate::per_second(80));
+        let mut sent: Vec<Wall> = Vec::new();
+        let mut now = start;
+        for number in 0..1_000u64 {
+            // Late wake-ups, and now and then nothing to send.
+            now += pace.wait(now) + Wall::from_micros(number * 7_919 % 3_000);
+            if number % 97 == 0 {
+                now += Wall::from_millis(700);
+            }
+            pace.on_sent(now, rate);
+            sent.push(now - start);
+        }
+        for (first, at) in sent.iter().enumerate() {
+            let until = *at + Wall::from_secs(1);
+            let count = sent[first..].iter().take_while(|one| **one < until).count();
+            assert!(count <= 81, "{count} from {at:?}");
+        }
+        let whole = sent.last().unwrap().as_secs_f64() - 11.0 * 0.7;
+        assert!((12.4..12.7).contains(&whole), "{whole} s for 1,000 messages");
+        pace.on_sent(now, None);
+        assert_eq!(pace.wait(now), Wall::ZERO);
     }
 
     #[test]

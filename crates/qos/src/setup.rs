@@ -149,6 +149,18 @@ fn settle(own: &Offer, peer: &Offer) -> Result<(Specification, Specification), D
     }
 }
 
+/// Why two ends of which one must reserve get no connection, as this end says it.
+fn unreserved(own: &Offer, peer: &Offer) -> Option<String> {
+    let is_must = own.must_reserve || peer.must_reserve;
+    let why = match (own.reserves, peer.reserves) {
+        (true, true) => return None,
+        (true, false) => "the other end does not reserve",
+        (false, true) => "the other end must reserve, and this end does not",
+        (false, false) => "neither end reserves, and one must",
+    };
+    is_must.then(|| why.to_owned())
+}
+
 /// Whether an offer is valid.
 pub(super) fn check(own: &Offer) -> Result<(), SetupError> {
     own.send.check().map_err(SetupError::Contradiction)?;
@@ -167,8 +179,13 @@ pub(super) fn answer(
     sent: u64,
     peer: Offer,
     now: Time,
-) -> (Setup, Result<Established, Disagreement>) {
+) -> (Setup, Result<Established, SetupError>) {
     match settle(own, &peer) {
+        Ok(_) if unreserved(own, &peer).is_some() => {
+            let why = unreserved(own, &peer).unwrap_or_default();
+            let refuse = Setup::Refuse { session, reason: Reason::Reservation, offer: *own };
+            (refuse, Err(SetupError::NotReserved(why)))
+        }
         Ok((sending, receiving)) => {
             let at = now.as_nanos();
             let accept = Setup::Accept { session, echo: sent, arrived: at, sent: at, offer: *own };
@@ -179,7 +196,8 @@ pub(super) fn answer(
         }
         Err(disagreement) => {
             let reason = Reason::Specification;
-            (Setup::Refuse { session, reason, offer: *own }, Err(disagreement))
+            let error = SetupError::Disagreement(Box::new(disagreement));
+            (Setup::Refuse { session, reason, offer: *own }, Err(error))
         }
     }
 }
@@ -207,6 +225,10 @@ pub(super) fn conclude(
             Some(Err(match (reason, settle(own, &offer)) {
                 (Reason::Specification, Err(both)) => SetupError::Disagreement(Box::new(both)),
                 (Reason::Busy, _) => SetupError::Busy,
+                (Reason::Reservation, _) => match unreserved(own, &offer) {
+                    Some(why) => SetupError::NotReserved(why),
+                    None => SetupError::Wire(WireError::Malformed),
+                },
                 _ => SetupError::Wire(WireError::Malformed),
             }))
         }
@@ -274,7 +296,7 @@ impl Verdict {
         let Setup::Hello { session, sent, offer, .. } = *message else { return Self::Ignore };
         match answer(own, session, sent, offer, now) {
             (accept, Ok(established)) => Self::Accept(accept, Box::new(established)),
-            (refuse, Err(both)) => Self::Refuse(refuse, SetupError::Disagreement(Box::new(both))),
+            (refuse, Err(error)) => Self::Refuse(refuse, error),
         }
     }
 }

@@ -145,7 +145,7 @@ impl QosSocket {
             return Err(too_long(data.len(), core.max_send_size, "what was agreed"));
         }
         if core.is_closed() {
-            return Err(ErrorKind::BrokenPipe.into());
+            return core.unless_failed(true, Err(ErrorKind::BrokenPipe.into()));
         }
         let header = core.header(core.counter.count(data.len()), data.len());
         inner.send(&header, data, SendFlags::empty())
@@ -186,12 +186,12 @@ impl QosSocket {
                     return Err(too_long(length, buffer.len(), "the buffer"));
                 }
                 Ok(Got::Nothing) => {}
-                Err(_) if core.is_closed() => return Ok(None),
+                Err(_) if core.is_closed() => return core.unless_failed(true, Ok(None)),
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
             }
             if core.is_closed() {
-                return Ok(None);
+                return core.unless_failed(true, Ok(None));
             }
             if let Some(until) = until {
                 wait_readable(&inner.socket, until)?;

@@ -115,11 +115,14 @@ impl QosStream {
         self.inner().receive_message(buffer)
     }
 
-    /// Shuts down sending, receiving, or both.
+    /// Shuts down sending, receiving, or both. Before the end of sending, the peer gets a last report.
     ///
     /// # Errors
     /// The system's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if how == Shutdown::Write {
+            self.inner().send_control(&self.core().status(self.core().clock.now()));
+        }
         self.inner().channel.shutdown(how)
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Monitor {
     /// Refresh interval
     #[arg(long, value_name = "TIME", default_value = "500 ms")]
     pub(crate) every: Duration,
-    /// Read reports only from this folder
+    /// Read reports only from this folder, which must exist
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
 }

@@ -96,8 +96,10 @@ pub(crate) struct ViolationParts(
 );
 
 impl Parts {
-    fn of(event: Event) -> Self {
-        match event {
+    /// `None` for what repeats an event before.
+    fn of(event: Event) -> Option<Self> {
+        Some(match event {
+            Event::Lasting { .. } => return None,
             Event::Violation { direction, violation } => {
                 let begins = violation.turn == Turn::Begins;
                 let turn = if begins { "is violated" } else { "is met again" };
@@ -131,7 +133,7 @@ impl Parts {
                 let (direction, state) = (direction_name(direction), reservation_name(state));
                 Self::Reservation(("reservation", direction, state, reason))
             }
-        }
+        })
     }
 }
 
@@ -140,8 +142,9 @@ impl QosEvents {
     /// The next event; `None` while there is none. Raises `StopAsyncIteration` at the end.
     fn try_next(&self) -> PyResult<Option<Parts>> {
         let mut queue = lock(&self.queue);
-        match queue.events.pop_front() {
-            Some(event) => Ok(Some(Parts::of(event))),
+        let next = std::iter::from_fn(|| queue.events.pop_front()).find_map(Parts::of);
+        match next {
+            Some(parts) => Ok(Some(parts)),
             None if queue.has_ended => Err(PyStopAsyncIteration::new_err(())),
             None => Ok(None),
         }

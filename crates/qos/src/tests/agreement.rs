@@ -89,15 +89,59 @@ fn without_an_rsvp_daemon_the_reservation_is_refused_and_fails_only_if_required(
     let Some(at) = loopback(false) else { return };
     for over in ALL {
         let asks = QosOptions { reserve: Reserve::ControlledLoad, ..QosOptions::sending(video()) };
-        let (near, far) = pair(over, at, asks.clone(), QosOptions::receiving(video()));
+        let takes =
+            QosOptions { reserve: Reserve::ControlledLoad, ..QosOptions::receiving(video()) };
+        let (near, far) = pair(over, at, asks.clone(), takes.clone());
         let (state, reason) = near.reservation();
         assert_eq!(state, ontempo_monitor::Reservation::Refused, "over {over:?}");
         assert!(reason.starts_with("no RSVP daemon at /"), "{reason}");
         assert_eq!(far.reservation().0, ontempo_monitor::Reservation::None);
-        let must = QosOptions { must_reserve: true, ..asks };
-        let (error, _) = set_up(over, at, must, QosOptions::receiving(video()));
+        let must = QosOptions { must_reserve: true, ..asks.clone() };
+        let (error, _) = set_up(over, at, must, takes.clone());
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("nothing is reserved: no RSVP daemon at /"), "{error}");
+        // An end that accepts must have it, too: its connection ends, with the reason.
+        let must = QosOptions { must_reserve: true, ..takes };
+        let (near, far) = pair(over, at, asks.clone(), must);
+        let error = far.receive(&mut [0; 2_000]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted, "over {over:?}");
+        let error = error.to_string();
+        assert!(error.starts_with("nothing is reserved: no RSVP daemon at /"), "{error}");
+        drop(near);
+    }
+}
+
+#[test]
+fn that_only_one_end_reserves_is_an_event_at_both_and_an_error_where_one_must() {
+    use ontempo_monitor::Reservation;
+    let Some(at) = loopback(false) else { return };
+    for over in ALL {
+        let reserving = |options: QosOptions, must_reserve| QosOptions {
+            reserve: Reserve::ControlledLoad,
+            must_reserve,
+            ..options
+        };
+        let (sends, takes) = (QosOptions::sending(video()), QosOptions::receiving(video()));
+        let (near, far) = pair(over, at, reserving(sends.clone(), false), takes.clone());
+        let event =
+            |end: &super::transports::Any| match end.events().next_within(Wall::from_secs(5)) {
+                Some(Event::Reservation { state, reason, .. }) => (state, reason),
+                other => panic!("{other:?} over {over:?}"),
+            };
+        let (here, there) = (event(&near), event(&far));
+        assert_eq!(here, (Reservation::Refused, "the other end does not reserve".to_owned()));
+        assert_eq!(there.0, Reservation::None);
+        assert_eq!(there.1, "the other end reserves, this end does not");
+
+        let (here, there) = set_up(over, at, sends.clone(), reserving(takes.clone(), true));
+        let (here, there) = (here.unwrap_err().to_string(), there.unwrap_err().to_string());
+        let reason = "nothing is reserved: the other end must reserve, and this end does not";
+        assert_eq!(here, reason);
+        let there_says = "nothing is reserved: the other end does not reserve";
+        assert_eq!(there, there_says);
+        let (here, there) = set_up(over, at, reserving(sends, true), takes);
+        assert_eq!(here.unwrap_err().to_string(), there_says);
+        assert_eq!(there.unwrap_err().to_string(), reason);
     }
 }
 

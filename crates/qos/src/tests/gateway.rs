@@ -151,8 +151,11 @@ fn near_server(seed: u64) -> (u64, u64) {
             let from = if step == 0 { own } else { offer(dice) };
             let (session, sent) = (dice.any(), dice.number(since.as_nanos() as u64));
             // What an honest end answers to its own offer, the other way round.
-            let offer =
-                if step == 0 { Offer { send: from.receive, receive: from.send } } else { from };
+            let offer = if step == 0 {
+                Offer { send: from.receive, receive: from.send, ..from }
+            } else {
+                from
+            };
             let cookie = [0; 16];
             let mut hello = Setup::Hello { session, cookie, sent, offer }.to_bytes();
             if step > 0 {
@@ -216,7 +219,7 @@ fn answer(dice: &mut Dice, hello: &Setup, own: &Offer) -> Vec<u8> {
     let of = if dice.once_in(10) { dice.any() } else { session };
     let offer = match dice.below(3) {
         0 => offer(dice),
-        _ => Offer { send: own.receive, receive: own.send },
+        _ => Offer { send: own.receive, receive: own.send, ..*own },
     };
     let echo = if dice.once_in(3) { dice.number(sent) } else { sent };
     let (arrived, at) = (dice.number(sent), dice.number(sent));
@@ -247,7 +250,7 @@ fn near_clients(seed: u64) -> (u64, u64) {
             let session = world.dice.any();
             let hello = setup::hello(&own, session, [0; 16], time);
             let mut said = if step == 0 {
-                let offer = Offer { send: own.receive, receive: own.send };
+                let offer = Offer { send: own.receive, receive: own.send, ..own };
                 Setup::Accept { session, echo: now, arrived: 5, sent: 5, offer }.to_bytes()
             } else {
                 answer(&mut world.dice, &hello, &own)

@@ -190,6 +190,46 @@ fn a_sender_steps_down_the_ladder_on_loss_and_up_again() {
 }
 
 #[test]
+fn a_violation_that_lasts_is_told_again() {
+    let flow = flow(QosOptions::sending(lossy()), QosOptions::receiving(lossy()));
+    let events = [flow.near.events(), flow.far.events()];
+    flow.relay.faults.lose_one_in.store(4, Relaxed);
+    for events in &events {
+        let of_loss = |event: Event| match event {
+            Event::Lasting { parameter: Parameter::Loss, asked, lasted, .. } => {
+                Some((asked, lasted))
+            }
+            _ => None,
+        };
+        let all = std::iter::from_fn(|| events.next_within(Wall::from_secs(20)));
+        let (asked, lasted) = all.filter_map(of_loss).next().expect("told again");
+        assert_eq!(asked, Value::Share(Percent::new(5)));
+        assert!(lasted >= Duration::from_secs(10), "{lasted}");
+    }
+    flow.relay.faults.lose_one_in.store(0, Relaxed);
+    flow.end(|_, _, _| {});
+}
+
+#[test]
+fn a_refused_reservation_steps_down_as_a_violation_does() {
+    let ladder = LadderOptions {
+        below: vec![lossy()],
+        step_down_after: Duration::from_secs(1),
+        step_up_after: Duration::from_secs(10),
+    };
+    let (asked, start) = (video(), ontempo_foundation::Time::from_nanos(0));
+    let nothing = Specification::default();
+    let new = || crate::outgoing::Outgoing::new(start, asked, nothing, asked, Some(&ladder));
+    let steps = |is_refused| {
+        let mut outgoing = new();
+        let ticks = (1..=4).map(|half| start + Duration::from_millis(500) * half);
+        ticks.filter_map(|now| outgoing.on_tick(now, 0, is_refused)).collect::<Vec<_>>()
+    };
+    assert_eq!(steps(true).first().map(|(step, _)| *step), Some(Step::Down(1)));
+    assert_eq!(steps(false), []);
+}
+
+#[test]
 fn both_ends_report_delay_and_its_uncertainty() {
     let flow = flow(QosOptions::sending(video()), QosOptions::receiving(video()));
     thread::sleep(Wall::from_millis(1_300));

@@ -110,7 +110,7 @@ fn play(seed: u64) {
             }
             6 => {
                 bytes = bytes.saturating_add(peer.below(1 << 40));
-                outgoing.on_tick(now, bytes);
+                outgoing.on_tick(now, bytes, false);
             }
             _ => incoming.advance(now, &mut violations),
         }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as Wall;
 
+use crate::wire::VERSION;
+
 /// Faults of the direction from the client to the server, set by the tests.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
@@ -78,7 +80,7 @@ fn forward(
             continue;
         }
         let datagram = &buffer[..received];
-        let is_message = datagram.starts_with(&[0xa7, 1, 0]);
+        let is_message = datagram.starts_with(&[0xa7, VERSION, 0]);
         count += u32::from(is_message);
         let is_hit = |one_in: &AtomicU32| match one_in.load(Relaxed) {
             0 => false,

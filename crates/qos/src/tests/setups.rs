@@ -34,7 +34,8 @@ pub(super) fn offer(dice: &mut Dice) -> Offer {
             _ => Specification::default(),
         }
     };
-    Offer { send: one(), receive: one() }
+    let (send, receive) = (one(), one());
+    Offer { send, receive, reserves: dice.once_in(2), must_reserve: dice.once_in(8) }
 }
 
 fn garbage(dice: &mut Dice) -> Vec<u8> {

@@ -32,10 +32,11 @@ prop_compose! {
 prop_compose! {
     fn setup()(
         kind in 0..4, numbers in any::<[u64; 4]>(), cookie in any::<Cookie>(),
-        send in specification(), receive in specification(),
+        send in specification(), receive in specification(), flags in any::<[bool; 2]>(),
     ) -> Setup {
         let [session, echo, arrived, sent] = numbers;
-        let offer = Offer { send, receive };
+        let [reserves, must_reserve] = flags;
+        let offer = Offer { send, receive, reserves, must_reserve };
         match kind {
             0 => Setup::Hello { session, cookie, sent, offer },
             1 => Setup::Challenge { session, cookie },

@@ -29,7 +29,7 @@ use control::{CHANGE, NONE, REFUSED, STATUS};
 pub use control::{Change, Figures, Pong, Refused, Status};
 
 /// Protocol version.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes before the body of a handshake message.
 pub const PREFACE: usize = 8;
@@ -52,7 +52,7 @@ pub const MAX_CONTROL_LEN: usize = STATUS;
 const MAGIC: [u8; 4] = *b"OnQS";
 const MARK: u8 = 0xa7;
 const SPECIFICATION: usize = Parameter::ALL.len() * 9;
-const OFFER: usize = 2 * SPECIFICATION;
+const OFFER: usize = 2 * SPECIFICATION + 1;
 
 /// Specifications of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,10 @@ pub struct Offer {
     pub send: Specification,
     /// Of its receiving direction.
     pub receive: Specification,
+    /// Whether it reserves: a reservation takes both ends.
+    pub reserves: bool,
+    /// Whether it takes no connection without a reservation.
+    pub must_reserve: bool,
 }
 
 /// Why an end refuses.
@@ -72,6 +76,8 @@ pub enum Reason {
     Version,
     /// It has its maximum number of connections.
     Busy,
+    /// One end must reserve, and one does not.
+    Reservation,
 }
 
 /// A handshake message.
@@ -287,7 +293,12 @@ impl Fields for Octets<'_> {
     }
 
     fn offer(&mut self) -> Result<Offer, WireError> {
-        Ok(Offer { send: self.specification()?, receive: self.specification()? })
+        let (send, receive) = (self.specification()?, self.specification()?);
+        let flags = self.u8()?;
+        if flags > 3 {
+            return Err(WireError::Malformed);
+        }
+        Ok(Offer { send, receive, reserves: flags & 1 != 0, must_reserve: flags & 2 != 0 })
     }
 
     fn measured(&mut self) -> Result<Option<u64>, WireError> {
@@ -319,6 +330,7 @@ fn put_specification(bytes: &mut Vec<u8>, asked: &Specification) {
 fn put_offer(bytes: &mut Vec<u8>, offer: &Offer) {
     put_specification(bytes, &offer.send);
     put_specification(bytes, &offer.receive);
+    bytes.push(u8::from(offer.reserves) | u8::from(offer.must_reserve) << 1);
 }
 
 /// Parses the fixed part of a handshake message: returns the number of bytes that follow.
@@ -369,6 +381,7 @@ impl Setup {
                     Reason::Specification => 1,
                     Reason::Version => 2,
                     Reason::Busy => 3,
+                    Reason::Reservation => 4,
                 });
                 put_offer(&mut body, offer);
                 4
@@ -413,6 +426,7 @@ impl Setup {
                     1 => Reason::Specification,
                     2 => Reason::Version,
                     3 => Reason::Busy,
+                    4 => Reason::Reservation,
                     _ => return Err(WireError::Malformed),
                 };
                 Self::Refuse { session, reason, offer: read.offer()? }
