@@ -78,6 +78,10 @@ bench-delivery: machine ## Measure delivery beside quinn and TCP, and the UDP dr
 bench-cost: machine ## Measure what a stream costs the processor, beside SRT.
 	cargo bench $(FEATURES) -p ontempo-cli --bench cost
 
+.PHONY: bench-again
+bench-again: machine ## Measure how soon media is there again after a restart or a cut.
+	cargo bench $(FEATURES) -p ontempo-cli --bench again
+
 .PHONY: fmt
 fmt: build ## Format Rust and Python.
 	cargo fmt --all
