@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -187,13 +187,16 @@ fn free_port() -> u16 {
     socket.local_addr().expect("an address").port()
 }
 
+fn write_token(path: PathBuf) -> PathBuf {
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(&path);
+    file.and_then(|mut file| file.write_all(b"loopback-only-0123456789")).expect("a token");
+    path
+}
+
 fn measure(folder: &Path, number: usize, failure: Failure, pause: Duration) -> Row {
     let path = |name: &str| folder.join(format!("{name}-{number}")).display().to_string();
-    let token: PathBuf = path("token").into();
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(&token);
-    file.and_then(|mut file| std::io::Write::write_all(&mut file, b"loopback-only-0123456789"))
-        .expect("a token");
+    let token = write_token(path("token").into());
     let (ends, encoding) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let (port, arrivals) = player(&ends);
     let (to, token) = (format!("udp://127.0.0.1:{port}"), token.display().to_string());

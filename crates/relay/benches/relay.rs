@@ -273,22 +273,15 @@ fn used(child: &Child) -> (f64, f64) {
     (field(11) + field(12), kilobytes / 1e3)
 }
 
-fn measure(viewers: usize, span: Wall) {
-    let mut relay = Process::new(std::env::current_exe().expect("this program"));
-    relay.args(["relay", &viewers.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut relay = relay.spawn().expect("the relay starts");
-    let mut line = String::new();
-    let mut out = BufReader::new(relay.stdout.take().expect("it is piped"));
-    out.read_line(&mut line).expect("its port");
-    let (port, fingerprint) = line.trim().split_once(' ').expect("port and fingerprint");
-    let port: u16 = port.parse().expect("a port");
+/// The source and the viewers of the relay at this port, on a thread.
+fn clients(viewers: usize, port: u16, trust: Trust) -> Driver<Clients> {
     let (places, half_open) = (viewers + 2, viewers + 2);
     let configuration =
         Configuration { connections: places, half_open, ..ontempo_session::configuration() };
     let clients = Clients {
         endpoint: Endpoint::new(configuration, [2; 32]),
         relay: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        trust: Trust::Fingerprint(fingerprint.parse().expect("a fingerprint")),
+        trust,
         wanted: viewers,
         under_way: 0,
         source: None,
@@ -303,7 +296,20 @@ fn measure(viewers: usize, span: Wall) {
         SocketOptions { receive_buffer: buffer, send_buffer: buffer, ..SocketOptions::default() };
     let socket = Socket::bind(at, options).expect("a socket");
     let driver = Driver::spawn(socket, clients, Clock::new(), DriverOptions::default());
-    let driver = driver.expect("a thread");
+    driver.expect("a thread")
+}
+
+fn measure(viewers: usize, span: Wall) {
+    let mut relay = Process::new(std::env::current_exe().expect("this program"));
+    relay.args(["relay", &viewers.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut relay = relay.spawn().expect("the relay starts");
+    let mut line = String::new();
+    let mut out = BufReader::new(relay.stdout.take().expect("it is piped"));
+    out.read_line(&mut line).expect("its port");
+    let (port, fingerprint) = line.trim().split_once(' ').expect("port and fingerprint");
+    let port: u16 = port.parse().expect("a port");
+    let trust = Trust::Fingerprint(fingerprint.parse().expect("a fingerprint"));
+    let driver = clients(viewers, port, trust);
     let ask = || {
         let (reply, answer) = sync_channel(1);
         assert!(driver.command(Ask(reply)).is_ok(), "the clients run");
