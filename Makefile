@@ -78,6 +78,18 @@ bench-delivery: machine ## Measure delivery beside quinn and TCP, and the UDP dr
 bench-cost: machine ## Measure what a stream costs the processor, beside SRT.
 	cargo bench $(FEATURES) -p ontempo-cli --bench cost
 
+.PHONY: bench-relay
+bench-relay: machine ## Measure what a viewer costs a relay.
+	cargo bench -p ontempo-relay --bench relay
+
+.PHONY: bench-files
+bench-files: build ## Measure the goodput of files beside curl, as root.
+	scripts/bench-files
+
+.PHONY: bench-again
+bench-again: machine ## Measure how soon media is there again after a restart or a cut.
+	cargo bench $(FEATURES) -p ontempo-cli --bench again
+
 .PHONY: fmt
 fmt: build ## Format Rust and Python.
 	cargo fmt --all

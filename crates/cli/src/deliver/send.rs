@@ -213,6 +213,11 @@ impl SenderHandler for OutputHandler {
                          for what it has written",
                     );
             }
+            SenderEvent::Target(rate) => {
+                let fields = json!({ "target_bps": rate.as_bits_per_sec() });
+                let written = self.status.documents.emit("target", fields);
+                return self.done(written);
+            }
             SenderEvent::Path(event) => return self.path_event(event),
             SenderEvent::Paths(figures) => self.figures = figures.to_vec(),
             SenderEvent::Progress(totals, connection) => return self.progress(totals, connection),
@@ -346,6 +351,7 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "interrupted_s": all.interrupted.as_secs_f64(),
         "longest_interruption_s": all.longest_interruption.as_secs_f64(),
         "datagrams": all.datagrams,
+        "bad_datagrams": all.datagrams().1,
         "latency_s": all.latency.map(Duration::as_secs_f64),
         "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
         "packets_lost": over.map(|over| over.packets_lost),

@@ -110,7 +110,7 @@ fn each_line_of_json_output_is_a_document_with_the_time_also_of_warnings_and_err
 
 fn check_sender(out: &str) {
     let (all, events) = documents(out);
-    for event in ["note", "latency", "warning", "figures", "totals"] {
+    for event in ["note", "latency", "warning", "target", "figures", "totals"] {
         assert!(events.contains(event), "{event} is missing: {out}");
     }
     let warnings = texts(&all, "warning");
@@ -120,6 +120,13 @@ fn check_sender(out: &str) {
         assert!(warnings.contains(words), "`{words}` is missing: {warnings}");
     }
     assert_eq!(of(&all, "latency")[0]["latency_s"], 0.03);
+    let targets = of(&all, "target");
+    let rates: Vec<u64> =
+        targets.iter().map(|one| one["target_bps"].as_u64().expect("a rate")).collect();
+    assert!(
+        rates.windows(2).all(|two| two[0].abs_diff(two[1]) >= two[0] / 20),
+        "a change of 5 % or more: {rates:?}"
+    );
     let figures = of(&all, "figures");
     let most =
         |field: &str| figures.iter().filter_map(|one| one[field].as_f64()).fold(0.0, f64::max);
@@ -129,6 +136,9 @@ fn check_sender(out: &str) {
     assert!(output > input * 0.9, "{output} of {input}");
     assert!(most("loss") > 0.0 && most("loss") <= 1.0, "{out}");
     assert!(most("round_trip_s") >= 0.06, "{out}");
+    let totals = of(&all, "totals")[0];
+    let whole = totals["receiver"]["whole_datagrams"].as_u64().expect("reported");
+    assert_eq!(totals["bad_datagrams"].as_u64(), Some(600 - whole), "{totals}");
 }
 
 fn check_receiver(out: &str) {
