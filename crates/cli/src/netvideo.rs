@@ -111,7 +111,8 @@ fn send(
     socket.set_write_timeout(Some(STEP)).map_err(environment)?;
     let event_thread = log.follow(socket.events()).map_err(environment)?;
     log.agreed(Direction::Sending, &socket.agreed(Direction::Sending))?;
-    let sent = send_all(&socket, source, &stopped, output.messages.then_some(log));
+    let asked = options.send.max_rate.value;
+    let sent = send_all(&socket, source, asked, &stopped, output.messages.then_some(log));
     // The receiver reports the last interval after its end.
     pause(AFTER_LAST, &stopped);
     if stopped.load(Relaxed) {
@@ -170,6 +171,7 @@ fn is_not_yet(error: &io::Error) -> bool {
 fn send_all(
     socket: &AnySocket,
     source: &Source,
+    asked: Option<MessageRate>,
     stopped: &AtomicBool,
     each: Option<EventLog>,
 ) -> io::Result<bool> {
@@ -212,15 +214,17 @@ fn send_all(
             let _ = log.write("sent", fields, "");
         }
         let variation = random.uniform_between(1.0 - max_variation, 1.0 + max_variation);
-        due += Wall::from_nanos(gap(source.rate, &agreed)).mul_f64(variation);
+        due += Wall::from_nanos(gap(source.rate, asked, agreed.max_rate.value)).mul_f64(variation);
     }
     Ok(true)
 }
 
-/// Nanoseconds between two frames: no more frames than are agreed.
-fn gap(rate: MessageRate, agreed: &Specification) -> u64 {
-    let most = agreed.max_rate.value.or(agreed.peak_rate.value).unwrap_or(rate);
-    1_000_000_000_000 / rate.min(most).as_thousandths().max(1)
+/// Nanoseconds between two frames. Where less is agreed than this end asked, no more than that; a rate
+/// above what this end itself asked is the user's wish.
+fn gap(rate: MessageRate, asked: Option<MessageRate>, agreed: Option<MessageRate>) -> u64 {
+    let is_less = agreed.is_some_and(|agreed| asked.is_none_or(|asked| agreed < asked));
+    let rate = agreed.filter(|_| is_less).map_or(rate, |agreed| rate.min(agreed));
+    1_000_000_000_000 / rate.as_thousandths().max(1)
 }
 
 /// Fills a frame from standard input and returns its length; only the last may be shorter. Once
