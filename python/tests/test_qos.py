@@ -405,7 +405,9 @@ def test_an_absent_peer_and_a_port_in_use_are_errors() -> None:
                         await qos.listen(there(listener), carrier=carrier)
         must = qos.QosOptions(send=VIDEO, reserve="controlled-load", must_reserve=True)
         async with qos.listen("127.0.0.1:0") as listener:
-            with pytest.raises(qos.NotConnectedError, match="nothing is reserved: the other end does"):
+            with pytest.raises(
+                qos.NotConnectedError, match="nothing is reserved: the other end does"
+            ):
                 await qos.connect(there(listener), must)
 
     run(main)
