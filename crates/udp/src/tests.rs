@@ -433,6 +433,8 @@ fn what_may_be_read_at_the_timeout_is_read_then_with_the_times_of_its_arrival() 
     let due = clock.now() + Duration::from_millis(200);
     driver.command(due).expect("taken");
     handled.recv_timeout(Wall::from_secs(5)).expect("handled");
+    // Until it is asleep: awake, it reads what is there.
+    std::thread::sleep(Wall::from_millis(50));
     let far = at(V4, SocketOptions::default());
     let before = clock.now();
     for _ in 0..3 {
