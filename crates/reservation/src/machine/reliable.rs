@@ -150,7 +150,7 @@ impl<R: Routes> Machine<R> {
     }
 
     /// Asks a neighbour of this node before its restart for what it has: an Srefresh of the new epoch
-    /// with [`NO_STATE`] alone. Nothing where the interface has no refresh reduction.
+    /// with the identifier 0 alone. Nothing where the interface has no refresh reduction.
     pub fn ask(&mut self, interface: InterfaceId, neighbour: IpAddr) {
         let reduces =
             self.interfaces.get(&interface).is_some_and(|known| known.config.refresh_reduction);
