@@ -3,20 +3,19 @@
 use std::ffi::c_char;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::time::{Duration as Wall, Instant};
+use std::time::Duration as Wall;
 
 use ontempo_foundation::AddressError;
-use ontempo_transport::CloseReason;
-use ontempo_transport::live::{Accepted, Connection, Listener, connect};
+use ontempo_transport::live::{Accepted, Connection, Error, Listener, connect};
+use ontempo_transport::{CloseReason, Closed};
 
 use crate::event::Seen;
 use crate::handle::{Table, ontempo_connection, ontempo_listener, ontempo_options};
 use crate::options::Chosen;
 use crate::status::{
-    Failure, ONTEMPO_ERROR_ADDRESS, ONTEMPO_ERROR_CLOSED, ONTEMPO_OK, ONTEMPO_TIMED_OUT, call,
-    ontempo_status,
+    Failure, ONTEMPO_ERROR_ADDRESS, ONTEMPO_OK, ONTEMPO_TIMED_OUT, call, ontempo_status,
 };
-use crate::text::{copy, limit, place, text};
+use crate::text::{Deadline, copy, fill, place, text};
 
 pub(crate) struct Connected {
     pub(crate) connection: Connection,
@@ -146,22 +145,21 @@ pub unsafe extern "C" fn ontempo_accept(
         let found = LISTENERS.get(listener)?;
         // SAFETY: as this function asks.
         let to = unsafe { place("connection", connection) }?;
-        let until = limit(timeout_ms).and_then(|limit| Instant::now().checked_add(limit));
+        let deadline = Deadline::after(timeout_ms);
+        // A limit of zero polls once.
+        let mut step = deadline.step(STEP).unwrap_or_default();
         loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            // In steps, so that a listener that another thread has freed is noticed.
-            let step = left.unwrap_or(STEP).min(STEP);
             match found.listener.accept_within(step) {
                 Some(Accepted::Connection(made)) => {
                     *to = keep(made);
                     return Ok(ONTEMPO_OK);
                 }
                 Some(Accepted::Refused { .. }) => {}
-                None if left.is_some_and(|left| left <= step) => return Ok(ONTEMPO_TIMED_OUT),
-                None => {
-                    LISTENERS.get(listener)?;
-                }
+                // Another thread may have freed the listener.
+                None => drop(LISTENERS.get(listener)?),
             }
+            let Some(left) = deadline.step(STEP) else { return Ok(ONTEMPO_TIMED_OUT) };
+            step = left;
         }
     })
 }
@@ -227,16 +225,15 @@ pub unsafe extern "C" fn ontempo_connection_get_statistics(
             target_bps: bits(all.target),
         };
         // SAFETY: as this function asks.
-        unsafe { crate::unit::fill("statistics", statistics, values) }?;
+        unsafe { fill("statistics", statistics, values) }?;
         Ok(ONTEMPO_OK)
     })
 }
 
 /// The failure of a call to a connection that is over.
-pub(crate) fn over(connection: &Connection) -> Failure {
-    let closed = connection.is_closed();
-    let why = closed.map_or_else(|| "it is over".to_owned(), |closed| closed.to_string());
-    Failure::new(ONTEMPO_ERROR_CLOSED, format!("the connection is over: {why}"))
+fn over(connection: &Connection) -> Failure {
+    let ended = || Closed::found(CloseReason::Ended, "it is over");
+    Error::Closed(connection.is_closed().unwrap_or_else(ended)).into()
 }
 
 /// Closes a connection with an application error code of the protocol (0: done, 6: failed, 7: complete)

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 use std::sync::PoisonError;
-use std::time::{Duration as Wall, Instant};
+use std::time::Duration as Wall;
 
 use ontempo_foundation::Rate;
 use ontempo_transport::{CloseReason, Closed};
@@ -10,8 +10,7 @@ use ontempo_transport::{CloseReason, Closed};
 use crate::connection::{CONNECTIONS, Connected};
 use crate::handle::ontempo_connection;
 use crate::status::{ONTEMPO_ENDED, ONTEMPO_OK, ONTEMPO_TIMED_OUT, call, ontempo_status};
-use crate::text::{copy, limit};
-use crate::unit::fill;
+use crate::text::{Deadline, copy, fill};
 
 /// The rate that an encoder may have has changed by 1 % or more.
 pub const ONTEMPO_EVENT_TARGET: u32 = 1;
@@ -86,7 +85,8 @@ impl Connected {
     }
 }
 
-fn told(found: Found) -> Option<(u32, ontempo_event, String)> {
+/// The event of a change, and its text.
+fn event_of(found: Found) -> Option<(ontempo_event, String)> {
     let mut event = ontempo_event {
         size: 0,
         kind: 0,
@@ -95,7 +95,8 @@ fn told(found: Found) -> Option<(u32, ontempo_event, String)> {
         target_bps: 0,
         text: [0; ONTEMPO_EVENT_TEXT],
     };
-    let (kind, text) = match found {
+    let text;
+    (event.kind, text) = match found {
         Found::Target(target) => {
             event.target_bps = target;
             (ONTEMPO_EVENT_TARGET, String::new())
@@ -108,8 +109,7 @@ fn told(found: Found) -> Option<(u32, ontempo_event, String)> {
         }
         Found::Nothing | Found::Over => return None,
     };
-    event.kind = kind;
-    Some((kind, event, text))
+    Some((event, text))
 }
 
 /// Waits for an event of the connection, for `timeout_ms` at most (below 0: without a limit); after
@@ -125,24 +125,21 @@ pub unsafe extern "C" fn ontempo_next_event(
 ) -> ontempo_status {
     call(|| {
         let found = CONNECTIONS.get(connection)?;
-        let until = limit(timeout_ms).and_then(|limit| Instant::now().checked_add(limit));
+        let deadline = Deadline::after(timeout_ms);
         loop {
             let change = found.look();
             if matches!(change, Found::Over) {
                 return Ok(ONTEMPO_ENDED);
             }
-            if let Some((_, mut values, text)) = told(change) {
+            if let Some((mut values, text)) = event_of(change) {
                 // SAFETY: the text's room is as long as it says.
                 unsafe { copy(&text, values.text.as_mut_ptr(), ONTEMPO_EVENT_TEXT) }?;
                 // SAFETY: as this function asks.
                 unsafe { fill("event", event, values) }?;
                 return Ok(ONTEMPO_OK);
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(ONTEMPO_TIMED_OUT);
-            }
-            found.connection.closed(left.unwrap_or(LOOK).min(LOOK));
+            let Some(step) = deadline.step(LOOK) else { return Ok(ONTEMPO_TIMED_OUT) };
+            found.connection.closed(step);
         }
     })
 }

@@ -1,21 +1,20 @@
 //! Flows: units sent and received.
 
 use std::ffi::c_char;
-use std::time::Instant;
 
 use bytes::Bytes;
 use ontempo_foundation::Duration;
 use ontempo_transport::live::{Message, NotTaken, ReceiveFlow, SendFlow};
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
 
-use crate::connection::{CONNECTIONS, STEP, over};
+use crate::connection::{CONNECTIONS, STEP};
 use crate::handle::ontempo_unit;
 use crate::handle::{Table, ontempo_connection, ontempo_receive_flow, ontempo_send_flow};
 use crate::status::{
     Failure, ONTEMPO_ENDED, ONTEMPO_ERROR_UNIT, ONTEMPO_OK, ONTEMPO_TIMED_OUT, call, ontempo_status,
 };
-use crate::text::{copy, limit, place, text};
-use crate::unit::{UNITS, fill};
+use crate::text::{Deadline, copy, fill, limit, place, text};
+use crate::unit::UNITS;
 
 /// Units in the order of sending, without a gap.
 pub const ONTEMPO_IN_ORDER: u32 = 0;
@@ -231,15 +230,15 @@ pub extern "C" fn ontempo_finish(flow: *mut ontempo_send_flow, timeout_ms: i64) 
     call(|| {
         let found = SENDING.get(flow)?;
         found.finish();
-        let until = limit(timeout_ms).and_then(|limit| Instant::now().checked_add(limit));
+        let deadline = Deadline::after(timeout_ms);
+        // A limit of zero polls once.
+        let mut step = deadline.step(STEP).unwrap_or_default();
         loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let step = left.unwrap_or(STEP).min(STEP);
-            match found.settled(step) {
-                Some(settled) => return settled.map(|_| ONTEMPO_OK).map_err(Failure::from),
-                None if left.is_some_and(|left| left <= step) => return Ok(ONTEMPO_TIMED_OUT),
-                None => {}
+            if let Some(settled) = found.settled(step) {
+                return settled.map(|_| ONTEMPO_OK).map_err(Failure::from);
             }
+            let Some(left) = deadline.step(STEP) else { return Ok(ONTEMPO_TIMED_OUT) };
+            step = left;
         }
     })
 }
@@ -269,7 +268,7 @@ pub unsafe extern "C" fn ontempo_accept_flow(
             Some(limit) => found.connection.accept_flow_within(limit),
         };
         let Some(accepted) = accepted else { return Ok(ONTEMPO_TIMED_OUT) };
-        *to = RECEIVING.keep(accepted.map_err(|_| over(&found.connection))?);
+        *to = RECEIVING.keep(accepted?);
         Ok(ONTEMPO_OK)
     })
 }

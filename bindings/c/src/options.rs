@@ -16,7 +16,7 @@ use crate::text::{place, text};
 
 static OPTIONS: Table<Mutex<Chosen>> = Table::new("set of options");
 
-/// What an option is for; `ontempo_options_set` tells it to people by this table.
+/// The names of options, for the error of an unknown one.
 const NAMES: [&str; 16] = [
     "token",
     "anyone",

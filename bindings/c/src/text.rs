@@ -1,7 +1,7 @@
-//! Texts, places and durations between C and Rust.
+//! Texts, places of results and time limits between C and Rust.
 
 use std::ffi::{CStr, c_char};
-use std::time::Duration as Wall;
+use std::time::{Duration as Wall, Instant};
 
 use crate::status::Failure;
 
@@ -37,7 +37,8 @@ pub(crate) unsafe fn copy(text: &str, to: *mut c_char, room: usize) -> Result<()
     if to.is_null() || room == 0 {
         return Err(Failure::argument("there is no room for the text"));
     }
-    let cut = text.floor_char_boundary_at(room - 1);
+    let most = text.len().min(room - 1);
+    let cut = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     // SAFETY: `cut` is at most `room - 1`, and the source is not what the caller gave.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), cut);
@@ -46,13 +47,44 @@ pub(crate) unsafe fn copy(text: &str, to: *mut c_char, room: usize) -> Result<()
     Ok(())
 }
 
-trait Cut {
-    fn floor_char_boundary_at(&self, most: usize) -> usize;
+/// Fills a struct of the caller, whose first field is its size: as many bytes as both know.
+///
+/// # Safety
+/// `to` is NULL, or points to a `T` of C whose first field is a `size_t` with the number of bytes there that
+/// can be written to.
+pub(crate) unsafe fn fill<T: Copy>(name: &str, to: *mut T, values: T) -> Result<(), Failure> {
+    if to.is_null() || !to.is_aligned() {
+        return Err(Failure::argument(format!("{name} is NULL or not aligned")));
+    }
+    // SAFETY: the first field is the size, as this function asks.
+    let size = unsafe { to.cast::<usize>().read() };
+    if size < size_of::<usize>() {
+        return Err(Failure::argument(format!("{name}.size is not set to the struct's size")));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: `known` bytes are in both; the size stays as it is.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const values).cast::<u8>(), to.cast::<u8>(), known);
+        to.cast::<usize>().write(size);
+    }
+    Ok(())
 }
 
-impl Cut for str {
-    fn floor_char_boundary_at(&self, most: usize) -> usize {
-        (0..=most.min(self.len())).rev().find(|at| self.is_char_boundary(*at)).unwrap_or(0)
+/// The time that a call may take: `None` without a limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// From a time limit in milliseconds; below 0: none.
+    pub(crate) fn after(milliseconds: i64) -> Self {
+        Self(limit(milliseconds).and_then(|limit| Instant::now().checked_add(limit)))
+    }
+
+    /// What is left, at most `step`; `None` if nothing is.
+    pub(crate) fn step(self, step: Wall) -> Option<Wall> {
+        let Some(until) = self.0 else { return Some(step) };
+        let left = until.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then(|| left.min(step))
     }
 }
 

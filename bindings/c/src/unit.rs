@@ -3,33 +3,10 @@
 use ontempo_transport::{Delivery, Unit};
 
 use crate::handle::{Table, ontempo_unit};
-use crate::status::{Failure, ONTEMPO_OK, call, ontempo_status};
-use crate::text::place;
+use crate::status::{ONTEMPO_OK, call, ontempo_status};
+use crate::text::fill;
 
 pub(crate) static UNITS: Table<Delivery> = Table::new("unit");
-
-/// Fills a struct of the caller, whose first field is its size: as many bytes as both know.
-///
-/// # Safety
-/// `to` is NULL, or points to a `T` of C whose first field is a `size_t` with the number of bytes there that
-/// can be written to.
-pub(crate) unsafe fn fill<T: Copy>(name: &str, to: *mut T, values: T) -> Result<(), Failure> {
-    if to.is_null() || !to.is_aligned() {
-        return Err(Failure::argument(format!("{name} is NULL or not aligned")));
-    }
-    // SAFETY: the first field is the size, as this function asks.
-    let size = unsafe { to.cast::<usize>().read() };
-    if size < size_of::<usize>() {
-        return Err(Failure::argument(format!("{name}.size is not set to the struct's size")));
-    }
-    let known = size.min(size_of::<T>());
-    // SAFETY: `known` bytes are in both; the size stays as it is.
-    unsafe {
-        std::ptr::copy_nonoverlapping((&raw const values).cast::<u8>(), to.cast::<u8>(), known);
-        to.cast::<usize>().write(size);
-    }
-    Ok(())
-}
 
 /// What is known of a received unit. Set `size` to `sizeof (ontempo_unit_info)`.
 #[allow(non_camel_case_types)]
@@ -118,8 +95,6 @@ pub unsafe extern "C" fn ontempo_unit_get(
 ) -> ontempo_status {
     call(|| {
         let found = UNITS.get(unit)?;
-        // SAFETY: as this function asks.
-        unsafe { place("unit_info", unit_info.cast::<usize>()) }?;
         // SAFETY: as this function asks.
         unsafe { fill("unit_info", unit_info, info(&found)) }?;
         Ok(ONTEMPO_OK)
