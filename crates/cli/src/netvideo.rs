@@ -21,7 +21,7 @@ use crate::arguments::{At, NetvideoCommand, OutputOptions, Receiver, TgCommand};
 use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
 use crate::quality::options;
-use crate::signals::{stop_flag, unless_stopped};
+use crate::signals::{pause, stop_flag, unless_stopped};
 use crate::transports::{MessageListener, connect};
 
 /// Interval at which the stop flag is read where a call could block.
@@ -132,18 +132,6 @@ fn send(
             "{}: interrupted; the receiver has not taken all that was sent",
             receiver.to
         ))),
-    }
-}
-
-/// Sleeps for `time`, or until stopped.
-fn pause(time: Wall, stopped: &AtomicBool) {
-    let until = Instant::now() + time;
-    while !stopped.load(Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        thread::sleep(left.min(STEP));
     }
 }
 

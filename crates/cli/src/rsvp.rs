@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ontempo_foundation::Rate;
@@ -15,8 +16,8 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share};
-use crate::output::{emit, emit_json, table, write_stderr};
-use crate::signals::{stop_flag, stop_stream, stream_of};
+use crate::output::{emit, emit_json, emit_on_clear_terminal, table, write_stderr};
+use crate::signals::{pause, stop_flag, stop_stream, stream_of};
 
 /// Lines of the daemon: at once, and then one in each interval.
 const LINES: Share = Share { burst: 256, interval: Duration::from_secs(1) };
@@ -84,21 +85,13 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     match &arguments.command {
         RsvpCommand::Status(arguments) => {
             let Some(every) = arguments.watch else {
-                return show_status(&mut client, arguments.json.json);
+                return show_status(&mut client, arguments.json.json, false);
             };
             let stopped = stop_flag()?;
             let every = Duration::from_nanos(every.as_nanos()).max(POLL_INTERVAL);
-            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-                if !arguments.json.json && std::io::stdout().is_terminal() {
-                    // The cursor to the first column of an empty screen (ECMA-48).
-                    emit("\x1b[H\x1b[2J")?;
-                }
-                show_status(&mut client, arguments.json.json)?;
-                let begun = Instant::now();
-                while begun.elapsed() < every && !stopped.load(std::sync::atomic::Ordering::Relaxed)
-                {
-                    std::thread::sleep(POLL_INTERVAL.min(every.saturating_sub(begun.elapsed())));
-                }
+            while !stopped.load(Ordering::Relaxed) {
+                show_status(&mut client, arguments.json.json, std::io::stdout().is_terminal())?;
+                pause(every, &stopped);
             }
             Ok(())
         }
@@ -138,11 +131,18 @@ fn reserve_flows(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> 
     follow(client, &reserve.options)
 }
 
-fn show_status(client: &mut Client, json: bool) -> Result<(), Failure> {
+/// `clears`: a table replaces what a terminal shows.
+fn show_status(client: &mut Client, json: bool, clears: bool) -> Result<(), Failure> {
     let Answer::Status(status) = client.ask(Request::Status)? else {
         return Err(Failure::Environment("the daemon has sent no status".into()));
     };
-    if json { emit_json(&serde_json::json!(status)) } else { emit(&status_text(&status)) }
+    if json {
+        emit_json(&serde_json::json!(status))
+    } else if clears {
+        emit_on_clear_terminal(&status_text(&status))
+    } else {
+        emit(&status_text(&status))
+    }
 }
 
 /// Prints events until Ctrl-C or the end of the duration.

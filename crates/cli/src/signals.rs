@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -59,6 +59,18 @@ pub(crate) fn stream_of(signals: &[i32]) -> Result<UnixStream, Failure> {
         signal_hook::low_level::pipe::register(*signal, end).map_err(failed)?;
     }
     Ok(stream)
+}
+
+/// Sleeps for `time`, or until stopped.
+pub(crate) fn pause(time: Duration, stopped: &AtomicBool) {
+    let until = Instant::now() + time;
+    while !stopped.load(Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(POLL_INTERVAL));
+    }
 }
 
 /// The result of `work`, or `None` if stopped before. For calls that no signal interrupts, such as
