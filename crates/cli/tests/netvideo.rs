@@ -124,6 +124,18 @@ fn what_was_coerced_binds_the_sender() {
     assert!(of(&events, "violation").is_empty(), "{events:?}");
 }
 
+/// A pair of gateways before the server `web`, which say in q.toml what they receive: the one near the
+/// client, and the one near the server.
+fn gateways(place: &Place, web: &str) -> [ListeningProgram; 2] {
+    let start = |end: [&str; 2]| {
+        let words = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp"];
+        let options = ["--spec", "q.toml", "--direction", "receive"];
+        ListeningProgram::start(place, &[&words[..], &end, &options].concat())
+    };
+    let near_server = start(["--server", web]);
+    [start(["--to", &near_server.local]), near_server]
+}
+
 #[test]
 fn a_gateway_keeps_the_agreed_rate_and_its_summary_has_what_was_delivered() {
     let place = Place::new("qos-paced", "");
@@ -135,11 +147,7 @@ fn a_gateway_keeps_the_agreed_rate_and_its_summary_has_what_was_delivered() {
     });
     fs::write(place.path("q.toml"), "max_rate = \"100 messages/s\"\nsize = \"1000 bytes\"\n")
         .expect("a specification");
-    let options = ["--spec", "q.toml", "--direction", "receive"];
-    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--server", &web];
-    let near_server = ListeningProgram::start(&place, &[&near[..], &options].concat());
-    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--to", &near_server.local];
-    let near_client = ListeningProgram::start(&place, &[&near[..], &options].concat());
+    let [near_client, near_server] = gateways(&place, &web);
     let mut client = TcpStream::connect(&near_client.local).expect("a connection");
     let mut all = Vec::new();
     client.read_to_end(&mut all).expect("the whole stream");
@@ -176,11 +184,7 @@ fn two_gateways_relay_any_client_and_server_and_print_summaries_at_ctrl_c() {
     });
     fs::write(place.path("q.toml"), "max_rate = \"80 messages/s\"\nsize = \"1000 bytes\"\n")
         .expect("a specification");
-    let options = ["--spec", "q.toml", "--direction", "receive"];
-    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--server", &web];
-    let near_server = ListeningProgram::start(&place, &[&near[..], &options].concat());
-    let near = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp", "--to", &near_server.local];
-    let near_client = ListeningProgram::start(&place, &[&near[..], &options].concat());
+    let [near_client, near_server] = gateways(&place, &web);
     let mut client = TcpStream::connect(&near_client.local).expect("a connection");
     let sent: Vec<u8> = (0..50_000u32).map(|byte| (byte % 251) as u8).collect();
     client.write_all(&sent).expect("written");

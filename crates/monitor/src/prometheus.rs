@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::report::from_mib_units;
-use super::{Carrier, Collected, ParameterReport, Reservation, Role, SocketReport};
+use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
 use ontempo_mechanisms::qos::Value;
 
 /// Bytes of a page, in each format. Any user's reports may have long names of many sockets.
@@ -249,16 +249,8 @@ impl Figures {
         let help = "1 for the state of the reservation";
         let mut family = encoder.encode_descriptor("reservation", help, None, kind)?;
         for one in &self.sockets {
-            let state = match one.socket.reservation {
-                Reservation::None => "none",
-                Reservation::Requested => "requested",
-                Reservation::ControlledLoad => "controlled-load",
-                Reservation::Guaranteed => "guaranteed",
-                Reservation::Refused => "refused",
-                Reservation::Lost => "lost",
-            };
             let mut labels = labels(one).to_vec();
-            labels.push(("state", state.to_owned()));
+            labels.push(("state", one.socket.reservation.name().to_owned()));
             ConstGauge::new(1_i64).encode(family.encode_family(&labels.as_slice())?)?;
         }
         Ok(())

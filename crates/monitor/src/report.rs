@@ -73,6 +73,20 @@ pub enum Reservation {
     Lost,
 }
 
+impl Reservation {
+    /// Its name, as users write services and as metrics have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Requested => "requested",
+            Self::ControlledLoad => "controlled-load",
+            Self::Guaranteed => "guaranteed",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// One socket: one direction of one flow at this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,14 +246,24 @@ impl SocketReport {
     }
 }
 
+/// The parameter with this index in a report.
+fn of_index(index: u8) -> Option<Parameter> {
+    Parameter::ALL.get(usize::from(index).checked_sub(1)?).copied()
+}
+
 impl ParameterReport {
     /// The parameter; `None` if the index is invalid.
     pub fn which(&self) -> Option<Parameter> {
-        Parameter::ALL.get(usize::from(self.parameter).checked_sub(1)?).copied()
+        of_index(self.parameter)
     }
 }
 
 impl ViolationReport {
+    /// The parameter; `None` if the index is invalid.
+    pub fn which(&self) -> Option<Parameter> {
+        of_index(self.parameter)
+    }
+
     /// A report of a violation.
     pub fn of(number: u64, violation: &ontempo_mechanisms::qos::Violation) -> Self {
         Self {

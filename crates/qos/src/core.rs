@@ -270,7 +270,7 @@ impl Core {
             self.publish(&Event::Step { step, agreed });
             self.reserve_anew(Direction::Sending, &agreed);
         }
-        self.tell_lasting(now);
+        self.publish_lasting(now);
         let change = change.map(|change| Control { kind: Kind::Change, body: change.to_bytes() });
         let reason = lock(&self.reserved).refusal();
         let refused = reason
@@ -330,8 +330,8 @@ impl Core {
         }
     }
 
-    /// Tells again of violations that last.
-    fn tell_lasting(&self, now: Time) {
+    /// Publishes violations that last, again and again.
+    fn publish_lasting(&self, now: Time) {
         for direction in [Direction::Sending, Direction::Receiving] {
             let (agreed, figures) = match direction {
                 Direction::Sending => {

@@ -138,8 +138,7 @@ fn parameters<S: Serializer>(all: &[ParameterReport], to: S) -> Result<S::Ok, S:
 
 fn violations<S: Serializer>(all: &[ViolationReport], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(all.iter().filter_map(|one| {
-        let place = usize::from(one.parameter).checked_sub(1)?;
-        let which = *Parameter::ALL.get(place)?;
+        let which = one.which()?;
         let (unit, asked) = in_unit(which, one.asked);
         Some(ShownViolation {
             number: one.number,

@@ -16,7 +16,7 @@ use pyo3::types::PyBytes;
 use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::specification::{QosOptionsFields, SpecificationFields};
-use super::statistics::{DeliveryFields, direction, reservation_name};
+use super::statistics::{DeliveryFields, direction};
 use super::transport::{ClientTransport, set_timeouts, unknown_transport};
 use super::{closed as closed_by, failure};
 use crate::live::{
@@ -352,7 +352,7 @@ impl QosChannel {
     /// The state of a direction's reservation, and the reason if it was refused or lost.
     fn reservation(&self, direction: &str) -> PyResult<(&'static str, String)> {
         let (state, reason) = self.get()?.reservation(self::direction(direction)?);
-        Ok((reservation_name(state), reason))
+        Ok((state.name(), reason))
     }
 
     /// The events from now on.

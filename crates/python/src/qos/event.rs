@@ -10,7 +10,7 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 
 use super::specification::SpecificationFields;
-use super::statistics::{direction_name, reservation_name};
+use super::statistics::direction_name;
 use crate::live::{Notifier, lock};
 
 /// Maximum events queued for the event loop; beyond it the oldest are dropped.
@@ -130,7 +130,7 @@ impl Parts {
                 SpecificationFields::of(&agreed),
             )),
             Event::Reservation { direction, state, reason } => {
-                let (direction, state) = (direction_name(direction), reservation_name(state));
+                let (direction, state) = (direction_name(direction), state.name());
                 Self::Reservation(("reservation", direction, state, reason))
             }
         })

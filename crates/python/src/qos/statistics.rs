@@ -1,7 +1,6 @@
 //! Statistics, converted to dictionaries from which Python makes its data classes.
 
 use ontempo_foundation::Duration;
-use ontempo_monitor::Reservation;
 use ontempo_qos::{Delivery, Direction};
 use pyo3::prelude::*;
 
@@ -18,17 +17,6 @@ pub(super) fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Sending => "sending",
         Direction::Receiving => "receiving",
-    }
-}
-
-pub(super) fn reservation_name(state: Reservation) -> &'static str {
-    match state {
-        Reservation::None => "none",
-        Reservation::Requested => "requested",
-        Reservation::ControlledLoad => "controlled-load",
-        Reservation::Guaranteed => "guaranteed",
-        Reservation::Refused => "refused",
-        Reservation::Lost => "lost",
     }
 }
 

@@ -6,7 +6,7 @@ use super::Device;
 use super::layout::BEST_EFFORT;
 
 /// How long best effort waits in a full FIFO, at the rate that reservations leave to it.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Packets that a FIFO takes at least, so that a window of TCP can begin on a slow link.
 const FEWEST: u64 = 8;
 /// FQ-CoDel's target and interval (RFC 8290 section 4), of links where a packet takes less.
@@ -67,7 +67,7 @@ impl BestEffortQueue {
 /// In whole packets, so that not every reservation changes it.
 fn limit(device: &Device, reserved: u64) -> Bytes {
     let rate = u128::from(device.beside(reserved).as_bits_per_sec());
-    let bytes = rate * u128::from(LONGEST_WAIT.as_nanos()) / 8 / 1_000_000_000;
+    let bytes = rate * u128::from(MAX_WAIT.as_nanos()) / 8 / 1_000_000_000;
     let frame = device.frame().get().max(1);
     let packets = u64::try_from(bytes / u128::from(frame)).unwrap_or(u64::MAX);
     Bytes::new(packets.clamp(FEWEST, u64::from(u32::MAX) / frame) * frame)

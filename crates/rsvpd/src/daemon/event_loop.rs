@@ -273,7 +273,7 @@ impl Daemon<'_> {
                     Event::Dropped { interface, source, reason } => {
                         self.count_drop(&reason, Some((interface, source)));
                     }
-                    Event::Changed(change) => self.tell(&change),
+                    Event::Changed(change) => self.log_change(&change),
                     event => self.notify(event),
                 }
             }
@@ -304,7 +304,7 @@ impl Daemon<'_> {
             let failed = self.enforcement.apply(&requests);
             for (place, (request, removed)) in requests.iter().zip(removed).enumerate() {
                 if failed.iter().all(|(other, _)| *other != place) {
-                    self.tell_class(request, removed);
+                    self.log_class(request, removed);
                 }
             }
             for (place, error) in failed {

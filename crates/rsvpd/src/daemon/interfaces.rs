@@ -13,13 +13,10 @@ impl Daemon<'_> {
     /// Sets up the interfaces that are up.
     pub(super) fn set_up_all(&mut self) -> Result<(), DaemonError> {
         self.update_interfaces()?;
-        let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
-        for name in names
-            .iter()
-            .filter(|name| !self.interfaces.contains_key(*name))
-            .cloned()
-            .collect::<Vec<_>>()
-        {
+        let names = self.config.interfaces.keys();
+        let unused = names.filter(|name| !self.interfaces.contains_key(*name));
+        let unused: Vec<String> = unused.cloned().collect();
+        for name in unused {
             let line = format!("{name}: not used until it is up and has an address");
             self.say(Level::Warning, &line);
         }

@@ -171,7 +171,7 @@ impl Daemon<'_> {
     }
 
     /// One line for a change of state.
-    pub(super) fn tell(&mut self, change: &Change) {
+    pub(super) fn log_change(&mut self, change: &Change) {
         let (level, line) = match change {
             Change::Path { session, sender, previous, by } => {
                 let from = SocketAddr::new(sender.address, sender.port);
@@ -206,7 +206,7 @@ impl Daemon<'_> {
     }
 
     /// One line for a class that is made, changed or removed.
-    pub(super) fn tell_class(&mut self, request: &ControlRequest, removed: Option<String>) {
+    pub(super) fn log_class(&mut self, request: &ControlRequest, removed: Option<String>) {
         let (interface, handle) = request.place();
         let name = self.name_of(interface);
         let class = self.enforcement.class_name(interface, handle);
