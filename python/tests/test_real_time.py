@@ -1,4 +1,4 @@
-"""Cells with real packets: after the simulated ones, one at a time, in the same store."""
+"""Cells with real packets: after the simulated ones, in the same store."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -83,6 +83,77 @@ def test_ctrl_c_during_a_measurement_keeps_what_has_finished(study: Study) -> No
 
     with pytest.raises(InterruptedStudyError, match="1 of 2 cells are kept"):
         study.run(study.plan([measured(0), measured(1, pressed)]))
+
+
+@dataclass(frozen=True)
+class InPairs:
+    """A measurement two of which run at a time."""
+
+    write: Callable[[Cell, Path], None]
+    at_once: int = 2
+
+    def identity(self) -> str:
+        return "in pairs"
+
+
+def in_pairs(write: Callable[[Cell, Path], None], count: int) -> list[Cell]:
+    return [replace(measured(seed), real=InPairs(write)) for seed in range(count)]
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_cells_that_allow_it_run_two_at_a_time(study: Study) -> None:
+    together = threading.Barrier(2, timeout=20)
+
+    def meets_another(cell: Cell, folder: Path) -> None:
+        together.wait()
+        written(cell, folder)
+
+    cells = in_pairs(meets_another, 4)
+    results = study.run(study.plan([*cells, measured(9)]))
+    assert results.of(cells).table("measured")["value"].to_list() == [0, 1, 2, 3]
+
+
+def test_one_core_runs_one_at_a_time(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    at_work: list[int] = []
+
+    def alone(cell: Cell, folder: Path) -> None:
+        at_work.append(cell.seed)
+        time.sleep(0.02)
+        assert at_work == [cell.seed]
+        at_work.clear()
+        written(cell, folder)
+
+    study.run(study.plan(in_pairs(alone, 3)))
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_ctrl_c_ends_both_of_a_pair_and_begins_no_third(study: Study, tmp_path: Path) -> None:
+    def until_ctrl_c(cell: Cell, _folder: Path) -> None:
+        up, down = tmp_path / f"up{cell.seed}", tmp_path / f"down{cell.seed}"
+        script = f"trap 'touch {down}; exit 130' INT; touch {up}; while :; do sleep 0.05; done"
+        run_program(["sh", "-c", script], "it")
+
+    def press() -> None:
+        while len(list(tmp_path.glob("up*"))) < 2:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    with pytest.raises(InterruptedStudyError, match="0 of 4 cells are kept"):
+        study.run(study.plan(in_pairs(until_ctrl_c, 4)))
+    assert sorted(path.name for path in tmp_path.glob("[ud]*[0-9]")) == [
+        "down0",
+        "down1",
+        "up0",
+        "up1",
+    ]
 
 
 def test_a_measurement_that_fails_names_its_cell(study: Study) -> None:

@@ -103,7 +103,6 @@ struct Case {
     kbit_s: u64,
     rtt: Duration,
     buffer: Duration,
-    is_paced: bool,
     lasts: Duration,
 }
 
@@ -111,15 +110,11 @@ struct Case {
 /// that can be decoded on time.
 fn carry(case: &Case) -> (f64, f64) {
     let table = generate(&GeneratorParameters {
-        rate: Rate::from_bits_per_sec(if case.is_paced { 3_400_000 } else { 3_700_000 }),
-        is_constant: case.is_paced,
+        rate: Rate::from_bits_per_sec(3_400_000),
+        is_constant: true,
         ..GeneratorParameters::default()
     });
-    let sending = if case.is_paced {
-        Sending::Paced { rate: Rate::from_bits_per_sec(4_000_000), stuffing: true }
-    } else {
-        Sending::Bursts
-    };
+    let sending = Sending::Paced { rate: Rate::from_bits_per_sec(4_000_000), stuffing: true };
     let mut player =
         Player { film: Film::new(table.expect("a film"), &sending), frames: Vec::new() };
     let options = StreamOptions {
@@ -166,13 +161,12 @@ fn carry(case: &Case) -> (f64, f64) {
     player.shares(case.lasts, latency)
 }
 
-fn case(kbit_s: u64, rtt_ms: u64, buffer_ms: u64, is_paced: bool) -> Case {
+fn case(kbit_s: u64, rtt_ms: u64, buffer_ms: u64) -> Case {
     let ms = Duration::from_millis;
     Case {
         kbit_s,
         rtt: ms(rtt_ms),
         buffer: ms(buffer_ms),
-        is_paced,
         lasts: Duration::from_secs(22),
     }
 }
@@ -181,7 +175,7 @@ fn case(kbit_s: u64, rtt_ms: u64, buffer_ms: u64, is_paced: bool) -> Case {
 #[test]
 fn at_four_fifths_of_its_rate_a_third_of_the_pictures_and_nearly_all_sound_come_on_time() {
     for (rtt_ms, buffer_ms) in [(100, 400), (300, 600), (300, 1_200)] {
-        let (pictures, sound) = carry(&case(3_200, rtt_ms, buffer_ms, true));
+        let (pictures, sound) = carry(&case(3_200, rtt_ms, buffer_ms));
         let what = format!("{rtt_ms} ms, {buffer_ms} ms");
         assert!(pictures >= 30.0, "{what}: {pictures} % of pictures");
         assert!(sound >= 98.0, "{what}: {sound} % of sound");
@@ -191,28 +185,7 @@ fn at_four_fifths_of_its_rate_a_third_of_the_pictures_and_nearly_all_sound_come_
 #[test]
 fn a_path_that_bears_the_stream_drops_nothing() {
     for (rtt_ms, buffer_ms) in [(20, 80), (100, 200), (300, 1_200)] {
-        let (pictures, sound) = carry(&case(8_000, rtt_ms, buffer_ms, true));
+        let (pictures, sound) = carry(&case(8_000, rtt_ms, buffer_ms));
         assert!((pictures, sound) == (100.0, 100.0), "{rtt_ms} ms: {pictures} {sound}");
-    }
-}
-
-/// Prints the shares over a grid: `cargo test -p ontempo-session --test narrow -- --ignored
-/// --nocapture`.
-#[test]
-#[ignore = "a table for the documentation"]
-fn the_table_of_shares() {
-    for is_paced in [true, false] {
-        for rtt_ms in [20, 100, 300] {
-            for tenths in [12, 20, 40] {
-                let buffer_ms = (rtt_ms * tenths / 10).max(20);
-                for kbit_s in [3_200, 4_400] {
-                    let (pictures, sound) = carry(&case(kbit_s, rtt_ms, buffer_ms, is_paced));
-                    println!(
-                        "paced {is_paced}, {kbit_s} kbit/s, {rtt_ms} ms, buffer {buffer_ms} ms: \
-                         {pictures:.1} % of pictures, {sound:.2} % of sound"
-                    );
-                }
-            }
-        }
     }
 }

@@ -21,6 +21,9 @@ END_WITHIN_S = 20
 """How long a program may take to clean up after SIGINT."""
 
 
+_running: set[subprocess.Popen[bytes]] = set()
+
+
 def program() -> str:
     """The program ``ontempo``: the one beside this Python, or the one on the path."""
     beside = Path(sys.executable).parent / "ontempo"
@@ -38,11 +41,14 @@ def run_program(command: Sequence[str], what: str, cwd: Path | None = None) -> s
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
         running = subprocess.Popen(command, stdout=out, stderr=complaints, cwd=cwd)
+        _running.add(running)
         try:
             code = _wait(running)
         except BaseException:
             end(running)
             raise
+        finally:
+            _running.discard(running)
         complaints.seek(0)
         message = complaints.read().strip().removeprefix("error: ")
         if code:
@@ -60,6 +66,12 @@ def _wait(running: subprocess.Popen[bytes]) -> int:
             return running.wait(LOOK_EVERY_S)
         except subprocess.TimeoutExpired:
             continue
+
+
+def end_running() -> None:
+    """End what other threads run: Ctrl-C reaches the main thread alone."""
+    for running in list(_running):
+        end(running)
 
 
 def end(running: subprocess.Popen[bytes]) -> None:

@@ -1,6 +1,7 @@
 """Cells with real packets: by the emulator, or by a measurement in Python.
 
-They run one at a time, with nothing else of the study beside them, because they run in real time.
+They run one at a time unless a cell allows more, and with no simulation beside them, because they
+run in real time.
 Each writes its tables to a folder; they go into the same store as those of simulated cells.
 """
 
@@ -9,9 +10,11 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
@@ -19,7 +22,7 @@ import polars as pl
 from ontempo.lab.cells import Cell, Planned
 from ontempo.lab.engine import Engine
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
-from ontempo.lab.programs import URGENT, program, run_program
+from ontempo.lab.programs import LOOK_EVERY_S, URGENT, end_running, program, run_program
 from ontempo.lab.store import Store
 
 MACHINE = "machine"
@@ -35,10 +38,13 @@ TUN = Path("/dev/net/tun")
 class Emulation:
     """A cell's scenario as it is, by ``ontempo emulate``.
 
-    `controls` are those of its congestion controls that are ours and must be loaded.
+    `controls` are those of its congestion controls that are ours and must be loaded. `at_once` is
+    how many such cells may run side by side: one where processor time itself is measured or
+    filled.
     """
 
     controls: tuple[str, ...] = ()
+    at_once: int = 1
 
     def identity(self) -> str:
         """The scenario alone decides."""
@@ -114,16 +120,50 @@ def run_real(
     cells: Sequence[Planned],
     finished: Callable[[Planned], None],
 ) -> None:
-    """Run cells one after another, and store each as it ends; as `Runner.run`."""
-    for planned in cells:
-        try:
-            tables = measured(planned.cell)
-        except (LabError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            raise UnfitEnvironmentError(f"{planned.cell}: the run failed: {error}") from error
+    """Run cells, as many at a time as they allow, and store each as it ends; as `Runner.run`."""
+
+    def stored(planned: Planned, tables: Mapping[str, pl.DataFrame]) -> None:
         store.keep(planned.key, tables, planned.about(engine.fingerprint()))
         finished(planned)
+
+    for at_once, some in groupby(cells, key=at_a_time):
+        if at_once == 1:
+            for planned in some:
+                stored(planned, _tables(planned))
+        else:
+            _side_by_side(list(some), at_once, stored)
+
+
+def at_a_time(planned: Planned) -> int:
+    """How many such cells run side by side here: never more than the machine has cores."""
+    asked = getattr(planned.cell.real, "at_once", 1)
+    return max(1, min(asked, len(os.sched_getaffinity(0))))
+
+
+def _side_by_side(
+    cells: Sequence[Planned],
+    at_once: int,
+    stored: Callable[[Planned, Mapping[str, pl.DataFrame]], None],
+) -> None:
+    with ThreadPoolExecutor(at_once) as pool:
+        running = {pool.submit(_tables, planned): planned for planned in cells}
+        try:
+            while running:
+                for done in wait(running, LOOK_EVERY_S, FIRST_COMPLETED).done:
+                    stored(running.pop(done), done.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_running()
+            raise
+
+
+def _tables(planned: Planned) -> Mapping[str, pl.DataFrame]:
+    try:
+        return measured(planned.cell)
+    except (LabError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise UnfitEnvironmentError(f"{planned.cell}: the run failed: {error}") from error
 
 
 def measured(cell: Cell) -> Mapping[str, pl.DataFrame]:

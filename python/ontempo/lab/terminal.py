@@ -93,7 +93,7 @@ class ShownProgress:
             return
         simulated, real = len(plan.simulated), len(plan.real)
         running = [f"{simulated:,} {self.runner.words()}"] if simulated else []
-        running += [f"{real:,} with real packets, one after another"] if real else []
+        running += [f"{real:,} with real packets"] if real else []
         words = f"{kept}; running {', then '.join(running)}"
         if self.costs_known:
             words += f", about {duration(plan.seconds(self.runner.slots()))}"

@@ -29,6 +29,9 @@ MARGIN_MS = 60
 AFTER_S = 0.5
 """How long a run lasts after its last frame is due."""
 
+AT_ONCE = 2
+"""Emulated runs at a time. One takes a tenth of a core; how late the emulator was stands in each."""
+
 SIMULATION, EMULATION = "simulation", "emulation"
 
 
@@ -155,7 +158,9 @@ def _cell(
         "contender": contender.name,
         "buffer": buffers[0].label if contender.has_buffer else "",
     }
-    real = Emulation() if world == EMULATION else None
+    real = Emulation(at_once=AT_ONCE) if world == EMULATION else None
     lasts_s = one.stop_s + max(playout_ms(one.path, each.ms) for each in buffers) / 1000
-    cost = 2 + lasts_s if real else 0.03 + contender.cost * lasts_s * len(one.path.films)
+    cost = (
+        (2 + lasts_s) / AT_ONCE if real else 0.03 + contender.cost * lasts_s * len(one.path.films)
+    )
     return Cell(scenario_file(one, out), tuple(overrides), seed, tuple(labels.items()), cost, real)

@@ -33,6 +33,9 @@ EMULATED_S = 10.0
 SHORTER = f"-{EMULATED_S:g}s"
 """What the names of their paths end with."""
 
+EMULATED_SEEDS = (1, 2, 3)
+"""The seeds with which profiles are emulated: a seed draws the link. Other paths have seed 1."""
+
 EMULATED_TIMES = 4
 """The buffer of these, in round trips."""
 
@@ -116,7 +119,10 @@ def grid(scale: Scale, worlds: Sequence[str], only: Sequence[str] = ()) -> Grid:
 
 def emulated_entries() -> list[Entry]:
     """The twelve paths of both worlds, with the film in bursts, at four round trips."""
-    paths = [*COMPARISON_QUICK, *(profile_path(name, (1,)) for name in _EMULATED_PROFILES)]
+    paths = [
+        *COMPARISON_QUICK,
+        *(profile_path(name, EMULATED_SEEDS) for name in _EMULATED_PROFILES),
+    ]
     paths += [group.quick[0] for group in GROUPS if group.name in ("beside", "jitter", "outage")]
     return [_emulated(path) for path in paths]
 
@@ -134,7 +140,7 @@ def _emulated(path: Path) -> Entry:
         path.films,
         path.from_s,
         EMULATED_S,
-        (1,),
+        path.seeds,
         path.words,
     )
     return Entry(named_anew, LIVE, (buffer,), EMULATED_S, has_default=False)

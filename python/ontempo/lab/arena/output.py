@@ -41,9 +41,12 @@ LEGEND = (
     " knew the path beforehand and had it alone."
 )
 
-BOTH = "In both worlds: pictures decodable on time, %; simulated with ten seeds, emulated once"
+BOTH = (
+    "In both worlds: pictures decodable on time, %, means over the same seeds, three where a seed draws"
+    " the link, else one; and the least and the greatest of ten simulated seeds"
+)
 
-BOTH_HEADS = ("path", "carried by", "mean", "of ten", "emulated")
+BOTH_HEADS = ("path", "carried by", "seeds", "simulated", "emulated", "of ten")
 
 MARKS = ("<!-- arena: written by ontempo-lab arena -->", "<!-- /arena -->")
 
@@ -164,9 +167,10 @@ def both_cells(apart: Sequence[Apart]) -> list[list[str]]:
         [
             one.path,
             SHOWN[one.contender],
+            str(one.seeds),
             share(one.simulated),
-            f"{share(one.low)} to {share(one.high)}",
             share(one.emulated),
+            f"{share(one.low)} to {share(one.high)}",
         ]
         for one in apart
     ]

@@ -23,6 +23,9 @@ MEASURES = (
 
 RUN = ("class", "path", "film", "contender", "buffer")
 
+ROUNDING = 1e-9
+"""What a mean of equal shares may differ from them."""
+
 POINTS = 0.03
 """A difference between worlds that is larger is listed, as a share of pictures."""
 
@@ -59,7 +62,8 @@ def over_seeds(rows: pl.DataFrame, measure: str = "on_time") -> Interval:
 class Apart:
     """A run in both worlds: pictures decodable on time.
 
-    `simulated` is the mean over seeds, `low` and `high` are the least and the greatest of them.
+    `emulated` is the mean over its seeds, `simulated` that over the same ones; `low` and `high` are
+    the least and the greatest of ten simulated seeds.
     """
 
     path: str
@@ -70,6 +74,7 @@ class Apart:
     low: float
     high: float
     emulated: float
+    seeds: int
 
     @property
     def difference(self) -> float:
@@ -79,20 +84,23 @@ class Apart:
     @property
     def within(self) -> bool:
         """Whether a simulated seed is as low, and another as high."""
-        return self.low <= self.emulated <= self.high
+        return self.low - ROUNDING <= self.emulated <= self.high + ROUNDING
 
 
 def both_worlds(rows: pl.DataFrame) -> Sequence[Apart]:
     """The runs that both worlds have, in the order of the emulated ones."""
     share = pl.col("on_time")
-    simulated = (
-        rows.filter(world=SIMULATION)
-        .group_by(*RUN)
-        .agg(share.mean().alias("simulated"), share.min().alias("low"), share.max().alias("high"))
+    simulated = rows.filter(world=SIMULATION)
+    ends = simulated.group_by(*RUN).agg(share.min().alias("low"), share.max().alias("high"))
+    emulated = rows.filter(world=EMULATION).select(*RUN, "seed", share.alias("emulated"))
+    twins = simulated.select(*RUN, "seed", share.alias("simulated"))
+    joined = (
+        emulated.join(twins, on=[*RUN, "seed"], how="inner", maintain_order="left")
+        .group_by(*RUN, maintain_order=True)
+        .agg(pl.col("simulated").mean(), pl.col("emulated").mean(), pl.len().alias("seeds"))
+        .join(ends, on=RUN, how="inner", maintain_order="left")
     )
-    emulated = rows.filter(world=EMULATION).select(*RUN, share.alias("emulated"))
-    joined = emulated.join(simulated, on=RUN, how="inner", maintain_order="left")
-    values = ("film", "contender", "buffer", "simulated", "low", "high", "emulated")
+    values = ("film", "contender", "buffer", "simulated", "low", "high", "emulated", "seeds")
     return [
         Apart(f"{row['class']}/{row['path']}", *(row[name] for name in values))
         for row in joined.iter_rows(named=True)
