@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -85,19 +85,9 @@ def test_ctrl_c_during_a_measurement_keeps_what_has_finished(study: Study) -> No
         study.run(study.plan([measured(0), measured(1, pressed)]))
 
 
-@dataclass(frozen=True)
-class InPairs:
-    """A measurement two of which run at a time."""
-
-    write: Callable[[Cell, Path], None]
-    at_once: int = 2
-
-    def identity(self) -> str:
-        return "in pairs"
-
-
 def in_pairs(write: Callable[[Cell, Path], None], count: int) -> list[Cell]:
-    return [replace(measured(seed), real=InPairs(write)) for seed in range(count)]
+    real = Measurement("in pairs", write, at_once=2)
+    return [replace(measured(seed), real=real) for seed in range(count)]
 
 
 @pytest.fixture

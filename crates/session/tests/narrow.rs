@@ -163,12 +163,7 @@ fn carry(case: &Case) -> (f64, f64) {
 
 fn case(kbit_s: u64, rtt_ms: u64, buffer_ms: u64) -> Case {
     let ms = Duration::from_millis;
-    Case {
-        kbit_s,
-        rtt: ms(rtt_ms),
-        buffer: ms(buffer_ms),
-        lasts: Duration::from_secs(22),
-    }
+    Case { kbit_s, rtt: ms(rtt_ms), buffer: ms(buffer_ms), lasts: Duration::from_secs(22) }
 }
 
 /// Before frames were dropped whole, 2 to 5 % of the pictures were decoded on time.

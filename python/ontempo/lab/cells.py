@@ -24,6 +24,11 @@ class RealTime(Protocol):
         """Congestion controls of ours that the kernel must have loaded, for `load_control`."""
         ...
 
+    @property
+    def at_once(self) -> int:
+        """How many such cells may run side by side: one where processor time is filled."""
+        ...
+
     def identity(self) -> str:
         """The measurement's part of the key, beside scenario, seed, machine and program."""
         ...
@@ -32,7 +37,8 @@ class RealTime(Protocol):
         """Run the cell; write each table to `folder` as ``NAME.parquet``.
 
         Runs in the main thread, so that Ctrl-C raises `KeyboardInterrupt` in it: clean up, and let
-        it pass. Raises `LabError` if the cell cannot be run.
+        it pass. Side by side, it runs in a thread of its own, and on Ctrl-C its `run_program` ends.
+        Raises `LabError` if the cell cannot be run.
         """
         ...
 
@@ -49,6 +55,7 @@ class Measurement:
     write_tables: Callable[["Cell", Path], None] = field(compare=False)
     parameters: tuple[tuple[str, Label], ...] = ()
     controls: tuple[str, ...] = ()
+    at_once: int = 1
 
     def identity(self) -> str:
         """Name and parameters."""

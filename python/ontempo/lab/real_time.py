@@ -38,9 +38,8 @@ TUN = Path("/dev/net/tun")
 class Emulation:
     """A cell's scenario as it is, by ``ontempo emulate``.
 
-    `controls` are those of its congestion controls that are ours and must be loaded. `at_once` is
-    how many such cells may run side by side: one where processor time itself is measured or
-    filled.
+    `controls` are those of its congestion controls that are ours and must be loaded; `at_once` is
+    how many may run side by side.
     """
 
     controls: tuple[str, ...] = ()
@@ -136,8 +135,8 @@ def run_real(
 
 def at_a_time(planned: Planned) -> int:
     """How many such cells run side by side here: never more than the machine has cores."""
-    asked = getattr(planned.cell.real, "at_once", 1)
-    return max(1, min(asked, len(os.sched_getaffinity(0))))
+    asked = planned.cell.real.at_once if planned.cell.real else 1
+    return min(asked, len(os.sched_getaffinity(0)))
 
 
 def _side_by_side(

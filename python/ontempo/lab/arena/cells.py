@@ -30,7 +30,7 @@ AFTER_S = 0.5
 """How long a run lasts after its last frame is due."""
 
 AT_ONCE = 2
-"""Emulated runs at a time. One takes a tenth of a core; how late the emulator was stands in each."""
+"""Emulated runs at a time. One takes a tenth of a core; each says how late its emulator was."""
 
 SIMULATION, EMULATION = "simulation", "emulation"
 

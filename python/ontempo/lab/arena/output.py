@@ -42,8 +42,8 @@ LEGEND = (
 )
 
 BOTH = (
-    "In both worlds: pictures decodable on time, %, means over the same seeds, three where a seed draws"
-    " the link, else one; and the least and the greatest of ten simulated seeds"
+    "In both worlds: pictures decodable on time, %, means over the same seeds, three where a seed"
+    " draws the link, else one; and the least and the greatest of ten simulated seeds"
 )
 
 BOTH_HEADS = ("path", "carried by", "seeds", "simulated", "emulated", "of ten")
