@@ -85,12 +85,13 @@ def _section(name: str, words: str, rows: pl.DataFrame) -> str:
     )
 
 
-def number_table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of numbers; the first column names the rows."""
+def number_table(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table of numbers; the first `left` columns name the rows."""
     top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
     rows = "".join(
-        f'<tr><th scope="row">{escape(line[0])}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in line[1:])
+        "<tr>"
+        + "".join(f'<th scope="row">{escape(cell)}</th>' for cell in line[:left])
+        + "".join(f"<td>{escape(cell)}</td>" for cell in line[left:])
         + "</tr>"
         for line in lines
     )
@@ -158,5 +159,5 @@ def _both(outcome: Outcome) -> str:
         return ""
     return (
         f'<section class="verdicts"><h2>{escape(BOTH)}</h2>'
-        f"{number_table(BOTH_HEADS, both_cells(outcome.apart))}</section>"
+        f"{number_table(BOTH_HEADS, both_cells(outcome.apart), left=2)}</section>"
     )
