@@ -39,6 +39,11 @@ dist: build ## Make a wheel and an archive in dist/, install them anew.
 	scripts/make-dist $(VENV)
 	scripts/check-dist $(PYTHON)
 
+# Not part of `make test`: it needs a Debian mirror.
+.PHONY: check-deb
+check-deb: ## Try the package of `make dist` in a bare Debian 12, as root.
+	scripts/check-deb
+
 .PHONY: demo
 demo: build ## Carry a film over five networks by six transports; show the page.
 	@open=--no-open; \
