@@ -14,6 +14,7 @@ from ontempo.lab import main
 from ontempo.lab.arena import command, contenders, demo, films, groups, output, rows, summary
 from ontempo.lab.arena.causes import read_causes
 from ontempo.lab.arena.cells import (
+    AT_ONCE,
     EMULATION,
     SIMULATION,
     Buffer,
@@ -232,7 +233,7 @@ def test_both_worlds_run_the_same_text_twelve_paths_within_15_minutes() -> None:
     real = [cell for cell in cells if cell.real]
     assert len(EMULATED) == 6
     assert len(real) == (12 + 3 * 2) * len(EMULATED), "three profiles with two seeds more"
-    assert sum(cell.cost for cell in real) < 15 * 60
+    assert sum(cell.cost for cell in real) / AT_ONCE < 15 * 60
     simulated = {(c.scenario, c.overrides) for c in cells if c.real is None}
     assert {(c.scenario, c.overrides) for c in real} == simulated
     assert len(cells) - len(real) == 10 * 12 * len(EMULATED)

@@ -104,7 +104,9 @@ def test_cells_that_allow_it_run_two_at_a_time(study: Study) -> None:
         written(cell, folder)
 
     cells = in_pairs(meets_another, 4)
-    results = study.run(study.plan([*cells, measured(9)]))
+    plan = study.plan([*cells, measured(9)])
+    assert plan.seconds(slots=1) == 4 / 2 * 30 + 30
+    results = study.run(plan)
     assert results.of(cells).table("measured")["value"].to_list() == [0, 1, 2, 3]
 
 

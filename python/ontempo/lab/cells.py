@@ -1,6 +1,7 @@
 """Cells, the runs of a study, and the interface of a place that runs them."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +96,12 @@ class Planned:
     scenario: Scenario
     key: str
 
+    @property
+    def at_once(self) -> int:
+        """How many such cells with real packets run side by side here: at most one a core."""
+        asked = self.cell.real.at_once if self.cell.real else 1
+        return min(asked, len(os.sched_getaffinity(0)))
+
     def about(self, engine: str) -> dict[str, Any]:
         """Metadata that is written beside the tables, for inspection."""
         return {
@@ -130,7 +137,7 @@ class Plan:
     def seconds(self, slots: int) -> float:
         """Estimated duration in seconds, with `slots` simulated cells at a time."""
         simulated = sum(planned.cell.cost for planned in self.simulated)
-        return simulated / slots + sum(planned.cell.cost for planned in self.real)
+        return simulated / slots + sum(one.cell.cost / one.at_once for one in self.real)
 
 
 class Runner(Protocol):

@@ -125,18 +125,12 @@ def run_real(
         store.keep(planned.key, tables, planned.about(engine.fingerprint()))
         finished(planned)
 
-    for at_once, some in groupby(cells, key=at_a_time):
+    for at_once, some in groupby(cells, key=lambda planned: planned.at_once):
         if at_once == 1:
             for planned in some:
                 stored(planned, _tables(planned))
         else:
             _side_by_side(list(some), at_once, stored)
-
-
-def at_a_time(planned: Planned) -> int:
-    """How many such cells run side by side here: never more than the machine has cores."""
-    asked = planned.cell.real.at_once if planned.cell.real else 1
-    return min(asked, len(os.sched_getaffinity(0)))
 
 
 def _side_by_side(

@@ -160,7 +160,5 @@ def _cell(
     }
     real = Emulation(at_once=AT_ONCE) if world == EMULATION else None
     lasts_s = one.stop_s + max(playout_ms(one.path, each.ms) for each in buffers) / 1000
-    cost = (
-        (2 + lasts_s) / AT_ONCE if real else 0.03 + contender.cost * lasts_s * len(one.path.films)
-    )
+    cost = 2 + lasts_s if real else 0.03 + contender.cost * lasts_s * len(one.path.films)
     return Cell(scenario_file(one, out), tuple(overrides), seed, tuple(labels.items()), cost, real)
