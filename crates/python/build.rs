@@ -1,5 +1,6 @@
-//! Hashes the sources that decide what a run yields, for `engine_fingerprint` and `claims_fingerprint`.
+//! Hashes the sources and the locked dependencies that decide what a run yields, for `engine_fingerprint` and `claims_fingerprint`.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("engine-sources.txt: there is no {}", absent.display()).into());
     }
     let (mut whole, mut claims) = (Fnv::new(), Fnv::new());
-    for name in names {
+    for name in &names {
         let sources = crates.join(name).join("src");
         println!("cargo::rerun-if-changed={}", sources.display());
         let mut files = Vec::new();
@@ -34,9 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let lock = crates.join("..").join("Cargo.lock");
     println!("cargo::rerun-if-changed={}", lock.display());
-    let lock = fs::read(lock)?;
-    whole.add(&lock);
-    claims.add(&lock);
+    for package in locked(&fs::read_to_string(lock)?, &names)? {
+        whole.add(package.as_bytes());
+        claims.add(package.as_bytes());
+    }
     println!("cargo::rustc-env=ONTEMPO_ENGINE_FINGERPRINT={:032x}", whole.0);
     println!("cargo::rustc-env=ONTEMPO_CLAIMS_FINGERPRINT={:032x}", claims.0);
     Ok(())
@@ -55,6 +57,56 @@ fn listed(text: &str) -> Result<(Names<'_>, Names<'_>), Box<dyn Error>> {
         }
     }
     Ok((crates, films))
+}
+
+/// The packages of Cargo.lock that these crates of ours depend on, directly or through others, and
+/// they themselves: each as `name version checksum`, in the order of the names. What only other
+/// programs of the workspace use decides no run.
+fn locked(lock: &str, crates: &[&str]) -> Result<BTreeSet<String>, Box<dyn Error>> {
+    let packages: Vec<Package<'_>> = lock.split("[[package]]").skip(1).map(Package::read).collect();
+    let mut wanted: Vec<String> = crates.iter().map(|name| format!("ontempo-{name}")).collect();
+    let mut found = BTreeSet::new();
+    while let Some(dependency) = wanted.pop() {
+        let mut words = dependency.split(' ');
+        let (name, version) = (words.next(), words.next());
+        let package = packages
+            .iter()
+            .find(|one| {
+                Some(one.name) == name && version.is_none_or(|version| one.version == version)
+            })
+            .ok_or_else(|| format!("Cargo.lock: there is no package {dependency}"))?;
+        if found.insert(format!("{} {} {}", package.name, package.version, package.checksum)) {
+            wanted.extend(package.dependencies.iter().map(|&one| one.to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// A package of Cargo.lock. A dependency is written `name`, or `name version` where several versions
+/// are locked.
+#[derive(Default)]
+struct Package<'a> {
+    name: &'a str,
+    version: &'a str,
+    checksum: &'a str,
+    dependencies: Vec<&'a str>,
+}
+
+impl<'a> Package<'a> {
+    fn read(block: &'a str) -> Self {
+        let mut package = Self::default();
+        for line in block.lines() {
+            let quoted = line.split('"').nth(1).unwrap_or_default();
+            match line.split(" = ").next().unwrap_or_default() {
+                "name" => package.name = quoted,
+                "version" => package.version = quoted,
+                "checksum" => package.checksum = quoted,
+                indented if indented.starts_with(" \"") => package.dependencies.push(quoted),
+                _ => {}
+            }
+        }
+        package
+    }
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {

@@ -285,3 +285,22 @@ def test_an_unknown_reading_and_one_whose_verdicts_are_kept_are_refused(tmp_path
     result = reproduce(tmp_path, "--only", "pert/fig4", "--reading", "all", *kept)
     assert result.exit_code == BAD_INPUT
     assert "omit --reading" in " ".join(result.output.split())
+
+
+def test_only_the_first_seeds_are_run_where_so_many_are_asked_for(tmp_path: Path) -> None:
+    def cells(*more: str) -> int:
+        listed = reproduce(tmp_path, "--only", "pert/fig10", "--list", "--json", *more).stdout
+        (row,) = json.loads(listed)
+        return int(row["cells"])
+
+    assert cells("--seeds", "1") == cells() // 2
+    assert cells("--seeds", "1", "--reading", "host jitter") == 144
+    assert cells("--seeds", "7") == cells()
+    reproduce(tmp_path, "--only", "pert/fig4", "--seeds", "1")
+    page = html.unescape((tmp_path / "report" / "pert.html").read_text("utf-8"))
+    assert "--seeds 1" in page
+    assert "Of these 2 seeds only the first 1 were run." in page
+    kept = ("--check-verdicts", str(tmp_path / "verdicts.txt"))
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--seeds", "1", *kept)
+    assert result.exit_code == BAD_INPUT
+    assert "omit --seeds" in " ".join(result.output.split())

@@ -99,18 +99,42 @@ def test_the_engine_that_was_built_is_of_the_sources_as_they_are() -> None:
     assert ontempo.claims_fingerprint() == sources_fingerprint(checkout, films=False), "make build"
 
 
-def test_another_source_or_lock_file_is_another_engine(tmp_path: Path) -> None:
+def test_another_source_or_locked_dependency_is_another_engine(tmp_path: Path) -> None:
     (tmp_path / LIST).parent.mkdir(parents=True)
     (tmp_path / LIST).write_text("crate network\ncrate media\nfilm media/src\n")
     link, film = (tmp_path / "crates" / name / "src" / "a.rs" for name in ("network", "media"))
     for source in (link, film):
         source.parent.mkdir(parents=True)
     whole, claims = [], []
-    for texts in (("1", "1", "a"), ("2", "1", "a"), ("2", "2", "a"), ("2", "2", "b")):
+    for texts in (
+        ("1", "1", lock()),
+        ("2", "1", lock()),
+        ("2", "2", lock()),
+        ("2", "2", lock(leaf="2.0.0")),
+        ("2", "2", lock(leaf="2.0.0", of_others="9.0.0")),
+    ):
         for path, text in zip((link, film, tmp_path / "Cargo.lock"), texts, strict=True):
             path.write_text(text)
         whole.append(sources_fingerprint(tmp_path))
         claims.append(sources_fingerprint(tmp_path, films=False))
-    assert len(set(whole)) == 4
+    assert len(set(whole[:4])) == 4
     assert claims[1] == claims[2]
-    assert len(set(claims)) == 3
+    assert len(set(claims[:4])) == 3
+    assert (whole[3], claims[3]) == (whole[4], claims[4]), "no crate of the engine depends on it"
+
+
+def lock(leaf: str = "1.0.0", of_others: str = "1.0.0") -> str:
+    """A lock file: the engine depends on a leaf through a library; a program on others."""
+    packages: tuple[tuple[str, str, list[str]], ...] = (
+        ("ontempo-network", "0.1.0", ["library"]),
+        ("ontempo-media", "0.1.0", []),
+        ("ontempo-cli", "0.1.0", ["others", "ontempo-network"]),
+        ("library", "1.0.0", [f"leaf {leaf}"]),
+        ("leaf", leaf, []),
+        ("leaf", "0.5.0", []),
+        ("others", of_others, ["leaf 0.5.0"]),
+    )
+    return "version = 4\n" + "".join(
+        f'\n[[package]]\nname = "{name}"\nversion = "{version}"\ndependencies = {needed}\n'
+        for name, version, needed in packages
+    )

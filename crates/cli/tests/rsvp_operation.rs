@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::wait_until;
 use ontempo_reservation::local::{Client, Notice};
-use reserved::{BOTTLENECK, NODES, Network, can_reserve, run, until};
+use reserved::{BOTTLENECK, NODES, Network, can_reserve, is_reserved, run, until};
 
 /// Changes a node's configuration.
 fn rewrite(network: &Network, node: &str, change: impl FnOnce(&str) -> String) {
@@ -175,6 +175,33 @@ fn a_killed_daemon_asks_its_neighbours_and_does_not_wait_for_their_refreshes() {
     eprintln!("state was back {:.0?} after the start", begun.elapsed());
     waits_for_line(&network, "r1", &["asks 2 neighbours"]);
     assert_eq!(network.status("r1").interfaces[1].adopted, 0);
+    network.end();
+}
+
+#[test]
+fn the_host_of_a_sender_has_its_reservation_again_once_its_application_asks() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::new("asks-late", false);
+    for node in NODES {
+        network.configure(node, "");
+        rewrite(&network, node, |text| text.replacen("500 ms", "600 s", 1));
+        network.start(node);
+    }
+    let (_sender, _receiver) = network.reserved(500);
+    // At once: the neighbour was just heard.
+    network.signal("h1", "-USR1");
+    network.start("h1");
+    waits_for_line(&network, "h1", &["asks 1 neighbours"]);
+    // The questions of the start are over: no RESV can be taken yet.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(network.status("h1").census.enforced, 0);
+    let begun = Instant::now();
+    let mut sender = network.announced(500);
+    // The receiver's refresh would come after 5 minutes at least.
+    until(&mut sender, is_reserved);
+    eprintln!("reserved again {:.0?} after the application asked", begun.elapsed());
     network.end();
 }
 

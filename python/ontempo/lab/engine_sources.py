@@ -1,6 +1,7 @@
 """The engine's fingerprints from its sources, as ``crates/python/build.rs`` makes them."""
 
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 LIST = Path("crates", "python", "engine-sources.txt")
@@ -28,16 +29,39 @@ def engine_files(checkout: Path, *, films: bool = True) -> Iterator[Path]:
                 yield file
 
 
+def locked(lock: str, crates: Sequence[str]) -> list[str]:
+    """The packages that these crates depend on, and they themselves: ``name version checksum``.
+
+    What only other programs of the workspace use decides no run.
+    """
+    packages = tomllib.loads(lock)["package"]
+    # A dependency is written "name", or "name version" where several versions are locked.
+    by_name = {name: one for one in packages for name in (one["name"], _versioned(one))}
+    wanted, found = [f"ontempo-{name}" for name in crates], set()
+    while wanted:
+        package = by_name[wanted.pop()]
+        line = f"{_versioned(package)} {package.get('checksum', '')}"
+        if line not in found:
+            found.add(line)
+            wanted += package.get("dependencies", ())
+    return sorted(found)
+
+
+def _versioned(package: dict[str, str]) -> str:
+    return f"{package['name']} {package['version']}"
+
+
 def sources_fingerprint(checkout: Path, *, films: bool = True) -> str:
     """The `engine_fingerprint` of a build of this checkout; without films its `claims_fingerprint`.
 
     Hashes path and content of each file, in order of the paths, each with its length before it;
-    then the content of Cargo.lock.
+    then the packages of Cargo.lock that the engine's crates depend on.
     """
     pieces: list[bytes] = []
     for file in engine_files(checkout, films=films):
         pieces += [file.relative_to(checkout / "crates").as_posix().encode(), file.read_bytes()]
-    pieces.append((checkout / "Cargo.lock").read_bytes())
+    lock = (checkout / "Cargo.lock").read_text("utf-8")
+    pieces += [one.encode() for one in locked(lock, listed(checkout, "crate"))]
     found = FNV_OFFSET
     for piece in pieces:
         for byte in len(piece).to_bytes(8, "little") + piece:

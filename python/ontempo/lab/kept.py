@@ -56,7 +56,7 @@ class Kept:
     """A paper at full length.
 
     `seconds` is how long the command took that ran `ran` of the `cells`, `jobs` at a time; the
-    others were finished before.
+    others were finished before. Of each claim's seeds only the first `seeds` were run; None: all.
     """
 
     engine: str
@@ -66,6 +66,7 @@ class Kept:
     seconds: float
     jobs: int
     claims: Sequence[KeptClaim] = field(default_factory=tuple)
+    seeds: int | None = None
 
     def claim(self, name: str) -> KeptClaim | None:
         """A claim by its id."""
@@ -79,6 +80,7 @@ class Kept:
         return (
             f"{self.cells:,} cells by simulator {self.engine[:12]}, {self.made};"
             f" {self.ran:,} of them took {took}, {self.jobs} at a time"
+            + (f"; only the first {self.seeds} of the seeds" if self.seeds else "")
         )
 
 

@@ -24,7 +24,7 @@ from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import write_text
 from ontempo.lab.kept import read_kept
 from ontempo.lab.quality_command import run_quality
-from ontempo.lab.readings import EVERY, requested, under
+from ontempo.lab.readings import EVERY, requested, under, with_seeds
 from ontempo.lab.report import Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.sweep_command import print_plan, run_sweep
@@ -76,6 +76,12 @@ def reproduce(
         typer.Option(
             metavar="NAME",
             help="A reading to run that runs on request only, or [bold]all[/]; may be repeated.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of each claim's seeds run only the first so many.", show_default="all"
         ),
     ] = None,
     show_list: Annotated[
@@ -155,27 +161,27 @@ def reproduce(
 
       ontempo-lab reproduce --full --only psp --keep
 
+      ontempo-lab reproduce --full --seeds 4 --only pert/fig12
+
       ontempo-lab reproduce --only pert/fig9 --reading "every ACK"
 
       sudo ontempo-lab reproduce --worlds simulation,emulation --only pert
     """
     scale: Scale = "quick" if quick else "full"
-    command = f"ontempo-lab reproduce --{scale}"
-    if out != Path("out/reproduce"):
-        command += f" --out {out}"
-    if worlds is not None:
-        command += f" --worlds {worlds.replace(' ', '')}"
     runs = [EVERY] if bind_causes or write_verdicts else reading or []
-    command += "".join(f" --reading {shlex.quote(name)}" for name in runs)
+    command = _reproduce_again(scale, out, worlds, seeds, runs)
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         of_quick = bool(bind_causes or write_verdicts or check_verdicts)
-        reproducing.check_options(scale, only or [], reading or [], of_quick=of_quick, keep=keep)
+        reproducing.check_options(
+            scale, only or [], reading or [], seeds, of_quick=of_quick, keep=keep
+        )
         if only and write_verdicts:
             raise BadInputError("--write-verdicts: the file holds all claims: omit --only")
         folder = find_folder(experiments)
         papers = requested(load_papers(folder), runs)
         every = listings(load_rows(folder), papers)
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
+        claims = [with_seeds(claim, seeds) for claim in claims] if seeds else claims
         if worlds is not None or not show_list:
             claims = in_worlds(claims, read_worlds(worlds), only or [])
         readings = {paper.name: paper.readings for paper in papers}
@@ -194,7 +200,7 @@ def reproduce(
             reproducing.bind(folder, ran.judged)
         judged = reproducing.with_causes(folder, ran.judged)
         if keep:
-            reproducing.keep(folder, only or [], judged, ran)
+            reproducing.keep(folder, only or [], judged, ran, seeds)
         report = Report(
             scale,
             command,
@@ -413,6 +419,20 @@ def demo(
     """
     with exit_codes(f"ontempo-lab demo --out {shlex.quote(str(out))}"):
         _show_page(run_demo(make_engine(), out, jobs, as_json=as_json), open_page)
+
+
+def _reproduce_again(
+    scale: Scale, out: Path, worlds: str | None, seeds: int | None, readings: list[str]
+) -> str:
+    """The command that runs the same cells; without the claims."""
+    parts = [f"ontempo-lab reproduce --{scale}"]
+    if out != Path("out/reproduce"):
+        parts.append(f"--out {out}")
+    if worlds is not None:
+        parts.append(f"--worlds {worlds.replace(' ', '')}")
+    if seeds is not None:
+        parts.append(f"--seeds {seeds}")
+    return " ".join([*parts, *(f"--reading {shlex.quote(name)}" for name in readings)])
 
 
 def _show_page(path: Path, open_page: bool | None) -> None:

@@ -77,6 +77,22 @@ def with_cells(claim: Claim, change: Callable[[Cell], Cell]) -> Claim:
     return replace(claim, cells=cells)
 
 
+def with_seeds(claim: Claim, count: int) -> Claim:
+    """The claim with the first `count` of its seeds, where it has more."""
+
+    def cells(scale: Scale) -> Sequence[Cell]:
+        every = claim.cells(scale)
+        first = sorted({cell.seed for cell in every})[:count]
+        return [cell for cell in every if cell.seed in first]
+
+    def scaling(scale: Scale) -> str:
+        run, every = (len({one.seed for one in made(scale)}) for made in (cells, claim.cells))
+        fewer = f" Of these {every} seeds only the first {run} were run."
+        return claim.scaling(scale) + (fewer if run < every else "")
+
+    return replace(claim, cells=cells, scaling=scaling)
+
+
 def simulated(change: Callable[[Cell], Cell]) -> Callable[[Claim], Claim]:
     """Change the cells of claims, but not those with real packets or without such cells."""
 

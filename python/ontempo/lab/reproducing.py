@@ -82,9 +82,17 @@ def list_claims(
 
 
 def check_options(
-    scale: Scale, only: Sequence[str], reading: Sequence[str], *, of_quick: bool, keep: bool
+    scale: Scale,
+    only: Sequence[str],
+    reading: Sequence[str],
+    seeds: int | None,
+    *,
+    of_quick: bool,
+    keep: bool,
 ) -> None:
-    """Refuse what is not of this scale or these readings, and a part of a paper to be kept."""
+    """Refuse what is not of this scale, readings or seeds, and a part of a paper to be kept."""
+    if of_quick and seeds:
+        raise BadInputError("causes and verdicts are those of all seeds: omit --seeds")
     if of_quick and reading:
         raise BadInputError("causes and verdicts are those of all readings: omit --reading")
     if of_quick and scale == "full":
@@ -199,7 +207,9 @@ def with_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def keep(folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran) -> None:
+def keep(
+    folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran, seeds: int | None
+) -> None:
     """Keep results of a paper, computed claims and those with real packets apart."""
     name = part_name(only)
     for computed in (True, False):
@@ -207,7 +217,7 @@ def keep(folder: Path, only: Sequence[str], judged: Sequence[Judged], ran: Ran) 
         if not found:
             continue
         rows = cell_rows(ran.results) if computed else pl.DataFrame()
-        write_kept(folder, name, kept_of(found, ran.made()), rows)
+        write_kept(folder, name, kept_of(found, {**ran.made(), "seeds": seeds}), rows)
 
 
 def compare(path: Path, judged: Sequence[Judged]) -> None:

@@ -87,7 +87,10 @@ pub fn run(config: Config, signals: Signals<'_>, log: Log<'_>) -> Result<(), Dae
     let ended = daemon.run_loop(&signals);
     notify("STOPPING=1");
     match ended {
-        Ok(Ended::ForRestart) => daemon.say(Level::Notice, "ends for a restart: its classes stay"),
+        Ok(Ended::ForRestart) => {
+            daemon.look(daemon.now());
+            daemon.say(Level::Notice, "ends for a restart: its classes stay");
+        }
         _ => daemon.end(),
     }
     ended.map(|_| ())

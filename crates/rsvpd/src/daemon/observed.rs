@@ -16,7 +16,8 @@ use crate::log::Level;
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of the file of neighbours, at most.
 const MAX_FILE: u64 = 64 << 10;
-/// Questions to the neighbours after a restart, and the time between two.
+/// Questions to the neighbours after a restart, or after an application has asked again, and the time
+/// between two.
 const QUESTIONS: u32 = 4;
 const ASKING: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -29,10 +30,13 @@ pub(super) struct Observed {
     next: Time,
     /// At this at the latest.
     look_at: Time,
-    /// Neighbours before a restart, how many questions they get still, and when the next.
+    /// Neighbours before a restart, how many questions they get still, when the last was, and the next.
     recalled: Vec<(InterfaceId, IpAddr)>,
     questions: u32,
+    asked: Time,
     ask_at: Time,
+    /// Until then state of before the restart can still come back.
+    recovers_until: Time,
     /// Packets received until the last look.
     packets_in: u64,
     dropped: u64,
@@ -49,7 +53,9 @@ impl Default for Observed {
             look_at: Time::NEVER,
             recalled: Vec::new(),
             questions: 0,
+            asked: Time::ZERO,
             ask_at: Time::NEVER,
+            recovers_until: Time::ZERO,
             packets_in: 0,
             dropped: 0,
             refused: 0,
@@ -95,6 +101,11 @@ impl Daemon<'_> {
             }
             return;
         }
+        self.look(now);
+    }
+
+    /// Looks at once, so that the next daemon knows the neighbours that were heard last.
+    pub(super) fn look(&mut self, now: Time) {
         self.observed.packets_in = self.packets_in;
         let machine = self.config.machine();
         let silence = machine.lifetime(machine.refresh);
@@ -154,9 +165,22 @@ impl Daemon<'_> {
         }
         self.say(Level::Notice, &format!("asks {} neighbours for their state", neighbours.len()));
         let now = self.now();
-        self.machine.recover(now + ASKING * (u64::from(QUESTIONS) + 2));
+        // As long as the classes of before: an application may ask again late.
+        let machine = self.config.machine();
+        self.observed.recovers_until = now + machine.lifetime(machine.refresh);
+        self.machine.recover(self.observed.recovers_until);
         self.observed.recalled = neighbours;
-        (self.observed.questions, self.observed.ask_at) = (QUESTIONS, now);
+        self.ask_again(now);
+    }
+
+    /// Asks the neighbours of before a restart, now and some times more: an application that sends has
+    /// come back, whose reservation could not be taken before its PATH was here.
+    pub(super) fn ask_again(&mut self, now: Time) {
+        if now < self.observed.recovers_until {
+            self.observed.questions = QUESTIONS;
+            // Many applications that come back at once do not hasten it.
+            self.observed.ask_at = self.observed.ask_at.min(now.max(self.observed.asked + ASKING));
+        }
     }
 
     /// Asks them: several times, since a RESV counts only after its PATH.
@@ -164,6 +188,7 @@ impl Daemon<'_> {
         for (by, address) in &self.observed.recalled {
             self.machine.ask(*by, *address);
         }
+        self.observed.asked = now;
         self.observed.questions -= 1;
         let more = self.observed.questions > 0;
         self.observed.ask_at = if more { now + ASKING } else { Time::NEVER };

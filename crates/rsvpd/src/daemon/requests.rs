@@ -116,6 +116,9 @@ impl Daemon<'_> {
                     return refused(&error.to_string());
                 }
                 self.owners.add_sender((session, sender), id);
+                if is_new {
+                    self.ask_again(now);
+                }
             }
             Request::StopSending { session, sender } => {
                 if self.owners.senders.get(&(session, sender)) != Some(&id) {
