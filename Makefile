@@ -122,6 +122,11 @@ docs: build ## Write the generated parts of docs/ anew.
 	$(BIN)/ontempo reference profiles > docs/profiles.md
 	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py python/tests/test_notebook.py -k 'shows or runs'
 
+.PHONY: site
+site: build ## Make the documentation as a site with a search: out/site.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open out/site/index.html"
+
 .PHONY: differences
 differences: build ## Run the claims in small; write their verdicts.
 	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md --write-verdicts experiments/verdicts.txt

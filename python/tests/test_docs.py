@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     "README.md",
     "docs/tutorial.md",
+    "docs/tutorial-media.md",
+    "docs/tutorial-operator.md",
     "docs/controllers.md",
     "docs/studies.md",
     "docs/piping.md",
