@@ -30,9 +30,10 @@ PAGES = (
     "docs/deliver.md",
     "docs/media.md",
     "docs/qosockets.md",
+    "docs/taps.md",
     "examples/image/README.md",
 )
-MODULES = ("ontempo", "ontempo.live", "ontempo.media", "ontempo.qos")
+MODULES = ("ontempo", "ontempo.live", "ontempo.media", "ontempo.qos", "ontempo.taps")
 """Their docstrings hold an example that is a whole program."""
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -1,0 +1,90 @@
+"""A group of connections: the flows of one connection of QUIC, paired by their numbers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from ontempo import live
+
+from .connection import Connection
+from .properties import LABEL, TransportProperties
+
+MAX_CONNECTIONS = 256
+"""Connections of a group that its peer may begin, at most; more end the group."""
+
+
+class Group:
+    """What the connections of a group share.
+
+    Connection 0 is there from the beginning at both ends; those that the side which initiated
+    begins have even numbers, those of the other side odd ones. A flow's label names its connection.
+    """
+
+    def __init__(
+        self, carrier: live.Connection, properties: TransportProperties, *, initiates: bool
+    ) -> None:
+        self.carrier = carrier
+        self.properties = properties
+        self.connections: dict[int, Connection] = {}
+        self.received: asyncio.Queue[Connection | None] = asyncio.Queue()
+        self._parity = 0 if initiates else 1
+        self._next = 2 if initiates else 1
+        self.first = self._add(0)
+        self._accepting = asyncio.create_task(self._accept())
+
+    def clone(self) -> Connection:
+        """Begin another connection of the group."""
+        number, self._next = self._next, self._next + 2
+        return self._add(number)
+
+    def _add(self, number: int) -> Connection:
+        connection = Connection(self, number)
+        self.connections[number] = connection
+        return connection
+
+    async def _accept(self) -> None:
+        """Give each flow of the peer to its connection, until the carrier ends."""
+        with suppress(live.ClosedError):
+            while True:
+                flow = await self.carrier.accept_flow()
+                number = _number(flow.config.label)
+                known = None if number is None else self.connections.get(number)
+                is_twice = known is not None and known.has_incoming
+                if number is None or is_twice or not (known or self._may_begin(number)):
+                    code = live.CloseReason.PROTOCOL_VIOLATION
+                    await self.carrier.close(f"no flow {flow.config.label!r} is expected", code)
+                    break
+                connection = known or self._add(number)
+                connection.attach(flow)
+                if known is None:
+                    self.received.put_nowait(connection)
+        self.received.put_nowait(None)
+        for connection in self.connections.values():
+            connection.attach(None)
+
+    def _may_begin(self, number: int) -> bool:
+        """Whether this is a number of the peer's, and there are not too many."""
+        return number % 2 != self._parity and len(self.connections) < MAX_CONNECTIONS
+
+    async def arrivals(self) -> AsyncIterator[Connection]:
+        """The connections that the peer begins (the event ConnectionReceived)."""
+        while (connection := await self.received.get()) is not None:
+            yield connection
+
+    def ended(self, connection: Connection) -> bool:
+        """Note that one has ended; whether it was the last."""
+        self.connections.pop(connection.number, None)
+        return not self.connections
+
+    async def stop(self) -> None:
+        """Wait for the end of the task that accepts flows."""
+        self._accepting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._accepting
+
+
+def _number(label: str) -> int | None:
+    """The number of a flow's connection; None where the label is not one of ours."""
+    word, _, digits = label.partition(" ")
+    is_ours = word == LABEL and digits.isascii() and digits.isdecimal()
+    return int(digits) if is_ours else None
