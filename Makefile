@@ -125,7 +125,7 @@ docs: build ## Write the generated parts of docs/ anew.
 .PHONY: site
 site: build ## Make the documentation as a site with a search: out/site.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open out/site/index.html"
+	@echo "look at it: python3 -m http.server --directory out/site, then http://localhost:8000"
 
 .PHONY: differences
 differences: build ## Run the claims in small; write their verdicts.

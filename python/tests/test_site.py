@@ -25,5 +25,8 @@ def test_the_site_has_every_page_and_no_link_that_leads_nowhere(tmp_path: Path) 
     page = (tmp_path / "mechanisms" / "links.html").read_text("utf-8")
     assert "../source/crates/network/src/link.rs.html" in page
     assert "pub struct" in (tmp_path / "source/crates/network/src/link.rs.html").read_text("utf-8")
+    # Nothing is loaded from others.
+    assert "unpkg.com" not in page
+    assert "googleapis" not in page
     text = json.loads((tmp_path / "search" / "search_index.json").read_text("utf-8"))["docs"]
     assert any("drop-tail" in one["text"] for one in text)
