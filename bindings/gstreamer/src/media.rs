@@ -10,7 +10,7 @@ const PACKET: usize = 188;
 const SYNC: u8 = 0x47;
 
 /// Bytes of a datagram made of a buffer: seven packets of a transport stream.
-const CHUNK: u16 = 1_316;
+const CHUNK: usize = 7 * PACKET;
 
 /// The most that a datagram has.
 const MAX_DATAGRAM: usize = 65_535;
@@ -66,39 +66,56 @@ pub(crate) fn all_caps() -> gst::Caps {
 /// Cuts buffers into datagrams.
 pub(crate) struct Cutter {
     format: Format,
+    /// Whole packets of buffers that come together.
+    packets: Vec<u8>,
     /// Holds what is no whole packet yet, of buffers that are cut elsewhere than between packets.
     chunker: Option<Chunker>,
 }
 
 impl Cutter {
     pub(crate) fn new(format: Format) -> Self {
-        Self { format, chunker: None }
+        Self { format, packets: Vec::new(), chunker: None }
     }
 
     pub(crate) fn format(&self) -> Format {
         self.format
     }
 
-    /// Calls `take` for each datagram of a buffer.
+    /// Calls `take` for each datagram of a buffer. Packets that fill none are kept for the next buffer of
+    /// those that come together.
     pub(crate) fn cut(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) {
-        match self.format {
-            Format::Rtp => bytes.chunks(MAX_DATAGRAM).for_each(take),
-            Format::TransportStream => {
-                let is_aligned = bytes.first() == Some(&SYNC) && bytes.len().is_multiple_of(PACKET);
-                if is_aligned && self.chunker.is_none() {
-                    return bytes.chunks(usize::from(CHUNK)).for_each(take);
-                }
-                let chunker = self.chunker.get_or_insert_with(|| Chunker::new(CHUNK));
-                chunker.push(bytes);
-                while let Some(datagram) = chunker.poll() {
-                    take(datagram);
-                }
+        if self.format == Format::Rtp {
+            return bytes.chunks(MAX_DATAGRAM).for_each(take);
+        }
+        let is_aligned = bytes.first() == Some(&SYNC) && bytes.len().is_multiple_of(PACKET);
+        if !is_aligned || self.chunker.is_some() {
+            self.flush(&mut take);
+            let chunker = self.chunker.get_or_insert_with(|| Chunker::new(CHUNK as u16));
+            chunker.push(bytes);
+            while let Some(datagram) = chunker.poll() {
+                take(datagram);
             }
+            return;
+        }
+        for packet in bytes.chunks(PACKET) {
+            self.packets.extend_from_slice(packet);
+            if self.packets.len() == CHUNK {
+                self.flush(&mut take);
+            }
+        }
+    }
+
+    /// The last of the buffers that come together was cut.
+    pub(crate) fn flush(&mut self, mut take: impl FnMut(&[u8])) {
+        if !self.packets.is_empty() {
+            take(&self.packets);
+            self.packets.clear();
         }
     }
 
     /// What is left at the end.
     pub(crate) fn finish(&mut self, mut take: impl FnMut(&[u8])) {
+        self.flush(&mut take);
         if let Some(mut chunker) = self.chunker.take() {
             chunker.finish();
             while let Some(datagram) = chunker.poll() {
@@ -114,17 +131,20 @@ mod tests {
 
     fn cut(cutter: &mut Cutter, bytes: &[u8]) -> Vec<usize> {
         let mut lengths = Vec::new();
-        cutter.cut(bytes, |datagram| lengths.push(datagram.len()));
+        for buffer in bytes.chunks(PACKET) {
+            cutter.cut(buffer, |datagram| lengths.push(datagram.len()));
+        }
+        cutter.flush(|datagram| lengths.push(datagram.len()));
         lengths
     }
 
     #[test]
-    fn a_frame_in_one_buffer_is_cut_between_packets() {
+    fn packets_that_come_together_fill_datagrams() {
         let bytes: Vec<u8> =
             (0..10 * PACKET).map(|at| if at % PACKET == 0 { SYNC } else { 0 }).collect();
         let mut cutter = Cutter::new(Format::TransportStream);
         assert_eq!(cut(&mut cutter, &bytes), [7 * PACKET, 3 * PACKET]);
-        assert_eq!(cut(&mut Cutter::new(Format::Rtp), &bytes), [10 * PACKET]);
+        assert_eq!(cut(&mut Cutter::new(Format::Rtp), &bytes), [PACKET; 10]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ struct Settings {
     latency: u32,
     grace: u32,
     reliability: Reliability,
+    congestion: Option<String>,
     /// Seconds.
     give_up: u32,
     /// Bytes.
@@ -55,6 +56,7 @@ impl Default for Settings {
             latency: 0,
             grace: (GRACE.as_nanos() / 1_000_000) as u32,
             reliability: Reliability::default(),
+            congestion: None,
             give_up: 60,
             buffer: 16 << 20,
         }
@@ -74,9 +76,12 @@ impl Settings {
     fn options(&self, peer: &crate::access::Peer) -> Result<SenderOptions, String> {
         let stream = self.stream.as_deref().filter(|name| !name.is_empty());
         let stream = stream.map(str::parse::<StreamName>).transpose();
-        let congestion = CongestionName::FOR_MEDIA.over_udp(&[]);
+        let congestion = match self.congestion.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => name.parse().map_err(|error| format!("congestion: {error}"))?,
+            None => CongestionName::FOR_MEDIA,
+        };
         let configuration = Configuration {
-            congestion: congestion.map_err(|error| error.to_string())?,
+            congestion: congestion.over_udp(&[]).map_err(|error| error.to_string())?,
             ..configuration()
         };
         let millis = |span: u32| Duration::from_millis(u64::from(span));
@@ -143,6 +148,7 @@ static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             .blurb("What is lost is sent again: how long")
             .mutable_ready()
             .build(),
+        text("congestion", "Congestion control", "As of ontempo send: bbr, where it is not set, media, pert, and others"),
         number(
             "give-up",
             "Give up",
@@ -180,6 +186,7 @@ impl ObjectImpl for OntempoSink {
             "stream" => settings.stream = value.get().ok().flatten(),
             "latency" => settings.latency = number(),
             "grace" => settings.grace = number(),
+            "congestion" => settings.congestion = value.get().ok().flatten(),
             "reliability" => settings.reliability = value.get().unwrap_or_default(),
             "give-up" => settings.give_up = number(),
             "buffer" => settings.buffer = number(),
@@ -201,6 +208,7 @@ impl ObjectImpl for OntempoSink {
             "stream" => settings.stream.to_value(),
             "latency" => settings.latency.to_value(),
             "grace" => settings.grace.to_value(),
+            "congestion" => settings.congestion.to_value(),
             "reliability" => settings.reliability.to_value(),
             "give-up" => settings.give_up.to_value(),
             "buffer" => settings.buffer.to_value(),
@@ -326,6 +334,7 @@ impl OntempoSink {
             let map = buffer.map_readable().map_err(|_| gst::FlowError::Error)?;
             cutter.cut(&map, |datagram| batch.push(datagram));
         }
+        cutter.flush(|datagram| batch.push(datagram));
         Ok(gst::FlowSuccess::Ok)
     }
 
@@ -376,9 +385,7 @@ impl BaseSinkImpl for OntempoSink {
                 gst::element_imp_error!(
                     self,
                     gst::StreamError::Format,
-                    [
-                        "the caps change from {before} to {format} in mid-stream: a stream is one of them to its end"
-                    ]
+                    ("the caps change from {before} to {format} in mid-stream: a stream is one of them to its end")
                 );
                 Err(gst::loggable_error!(gst::CAT_RUST, "the caps change in mid-stream"))
             }
