@@ -1,10 +1,11 @@
 //! From glass to glass: how long a picture takes from its source to the screen.
 //!
 //! A number is painted into each picture where it is made, as 16 blocks of black and white, and read where it
-//! would be shown: between lie x264enc, `ontemposink`, the network, `ontemposrc`, decoder and the waiting for
-//! the time at which it is due. Both pipelines run in this program.
+//! would be shown: between lie x264enc, `ontemposink`, the loopback, `ontemposrc` and the decoder. With `sync`
+//! the screen waits until a picture is due, as GStreamer's do where nothing else is said; without, it shows each
+//! at once. Both pipelines run in this program; a real screen and camera add their own.
 //!
-//! Usage: glass [PICTURES [LATENCY-MS]]
+//! Usage: glass [PICTURES [LATENCY-MS [sync]]]
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -87,15 +88,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let pictures: u16 = arguments.next().unwrap_or_else(|| "500".to_owned()).parse()?;
     let latency: u32 = arguments.next().unwrap_or_else(|| "60".to_owned()).parse()?;
+    let sync = arguments.next().is_some_and(|word| word == "sync");
     gst::init()?;
     gstontempo::plugin_desc::plugin_register_static()?;
-    let receiving = pipeline(
-        "ontemposrc name=src uri=ontempo://127.0.0.1:4431 ! tsdemux latency=0 ! h264parse ! \
-         avdec_h264 thread-type=slice name=decoder ! video/x-raw,format=I420 ! fakesink name=screen sync=true",
-    )?;
+    let port = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+    let receiving = pipeline(&format!(
+        "ontemposrc name=src uri=ontempo://127.0.0.1:{port} ! tsdemux latency=0 ! h264parse ! \
+         avdec_h264 thread-type=slice name=decoder ! video/x-raw,format=I420 ! queue ! fakesink name=screen sync={sync}",
+    ))?;
     let times = Arc::<Mutex<Times>>::default();
     let shown = Arc::clone(&times);
-    // At the decoder, and once more at the sink, which waits until the picture is due.
     let screen = receiving.by_name("screen").ok_or("no screen")?;
     screen.set_property("signal-handoffs", true);
     screen.connect("handoff", false, move |values| {

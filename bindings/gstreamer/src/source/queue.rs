@@ -57,6 +57,16 @@ pub(super) struct State {
     is_stopping: bool,
 }
 
+/// How far apart datagrams are that are pushed together.
+const TOGETHER: gst::ClockTime = gst::ClockTime::from_mseconds(2);
+
+fn are_together(one: Option<gst::ClockTime>, other: Option<gst::ClockTime>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => other.absdiff(one) <= TOGETHER,
+        (one, other) => one == other,
+    }
+}
+
 /// Shared by element and thread.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -129,7 +139,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for datagrams: takes all that are there, up to one that does not follow.
+    /// Waits for datagrams: takes those that came together, up to one that does not follow.
     pub(super) fn take(&self) -> Result<Vec<Item>, Nothing> {
         let mut state = self.lock();
         loop {
@@ -138,7 +148,9 @@ impl Queue {
             }
             if let Some(first) = state.items.pop_front() {
                 let mut taken = vec![first];
-                while state.items.front().is_some_and(|next| !next.is_discontinuous) {
+                let came = taken[0].at;
+                let is_with = |next: &Item| !next.is_discontinuous && are_together(came, next.at);
+                while state.items.front().is_some_and(is_with) {
                     taken.extend(state.items.pop_front());
                 }
                 state.bytes -=
@@ -181,13 +193,16 @@ mod tests {
     #[test]
     fn datagrams_have_the_time_at_which_they_would_have_come_without_the_latency() {
         let queue = timed();
-        queue.push(b"a", at(10));
-        queue.push(b"b", at(100));
-        queue.push(b"c", None);
-        let Ok(taken) = queue.take() else { panic!("nothing") };
-        let times: Vec<_> = taken.iter().map(|item| item.at).collect();
-        assert_eq!(times, [at(0), at(40), None]);
-        assert!(taken[0].is_discontinuous && !taken[1].is_discontinuous);
+        let came = [at(10), at(100), at(101), None];
+        came.into_iter().for_each(|at| queue.push(b"a", at));
+        let mut times = Vec::new();
+        for together in [1, 2, 1] {
+            let Ok(taken) = queue.take() else { panic!("nothing") };
+            assert_eq!(taken.len(), together);
+            assert_eq!(taken[0].is_discontinuous, times.is_empty());
+            times.extend(taken.iter().map(|item| item.at));
+        }
+        assert_eq!(times, [at(0), at(40), at(41), None]);
     }
 
     #[test]
