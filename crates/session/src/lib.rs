@@ -18,6 +18,7 @@ mod connection;
 mod error;
 mod feed;
 pub mod file;
+mod following;
 pub mod latency;
 pub mod message;
 mod output;

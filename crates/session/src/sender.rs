@@ -18,6 +18,7 @@ use crate::backlog::{Backlog, Next, Overflow};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::file::{FileLabel, SourceFile};
+use crate::following::Following;
 use crate::latency::{self, Latency, ShortLatency, StreamLatency};
 use crate::message::Label;
 use crate::paths::{PathEvent, PathFigures};
@@ -177,6 +178,7 @@ pub struct Sender<H> {
     stopped_at: Option<Instant>,
     progress_due: Instant,
     target_due: Instant,
+    following: Following,
     /// The last [`SenderEvent::Target`].
     target: Option<Rate>,
     /// Sums over earlier connections.
@@ -227,6 +229,7 @@ impl<H: SenderHandler> Sender<H> {
             stopped_at: None,
             progress_due: Instant::now() + PROGRESS,
             target_due: Instant::now(),
+            following: Following::default(),
             target: None,
             before: SendStatistics::default(),
             now: SendStatistics::default(),
@@ -344,6 +347,7 @@ impl<H: SenderHandler> Sender<H> {
         connection: live::Connection,
         before: u64,
     ) -> Result<Session, live::Error> {
+        self.following.restart();
         let latency = self.latency.fix(&connection);
         let label = Label { before, latency, ..self.label };
         let label = match &self.file {
@@ -510,7 +514,8 @@ impl<H: SenderHandler> Sender<H> {
 
     /// An encoder has to know of a path that bears less before a queue has grown.
     fn poll_target(&mut self, session: &Session) -> Result<(), Error> {
-        let target = session.connection.statistics().and_then(|over| over.target);
+        let over = session.connection.statistics();
+        let target = over.and_then(|over| self.following.update(Instant::now(), &over));
         match target.filter(|now| self.target.is_none_or(|last| differs(last, *now))) {
             Some(target) => {
                 self.target = Some(target);
