@@ -16,16 +16,20 @@ use gstreamer::prelude::*;
 
 /// When the path falls after it was started, seconds, and how long the stream is watched after that.
 const FALL: u64 = 10;
-const AFTER: u64 = 12;
+const AFTER: u64 = 20;
 
 /// Latency and grace, milliseconds, and what the demultiplexer takes: a frame ends when the next begins, and
 /// a busy machine.
-const LATENCY: u32 = 400;
+const LATENCY: u32 = 500;
 const GRACE: u32 = 50;
 const SLACK: u64 = 150;
 
-/// Of the path: what an encoder may have of its bits, the rest are headers.
+/// What the path bears after it has fallen, bits a second, with the headers of all layers.
 const FALLEN: f64 = 1_500_000.0;
+
+/// The share of frames that has to be on time: less than the 95 % that a quiet machine has, since a busy one
+/// keeps frames waiting.
+const ON_TIME: f64 = 0.85;
 
 /// A frame: when it was encoded, how long it is, and when it arrived whole.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +107,20 @@ fn rate(frames: &[Frame], from: Instant, to: Instant) -> f64 {
     within.map(|frame| frame.bytes).sum::<usize>() as f64 * 8.0 / (to - from).as_secs_f64()
 }
 
+/// The shares of frames on time, and of those whose frames before them are, too, from a key frame on.
+fn shares(frames: &[Frame]) -> (f64, f64) {
+    let limit = Duration::from_millis(u64::from(LATENCY + GRACE) + SLACK);
+    let is_on_time = |frame: &Frame| frame.arrived.is_some_and(|at| at - frame.encoded <= limit);
+    let (mut is_decodable, mut on_time, mut decodable) = (false, 0, 0);
+    for frame in frames {
+        is_decodable = is_on_time(frame) && (is_decodable || frame.is_key);
+        on_time += u32::from(is_on_time(frame));
+        decodable += u32::from(is_decodable);
+    }
+    let all = frames.len().max(1) as f64;
+    (f64::from(on_time) / all, f64::from(decodable) / all)
+}
+
 #[test]
 fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen() {
     let elements = ["videotestsrc", "x264enc", "mpegtsmux", "tsdemux", "capsfilter"];
@@ -110,9 +128,6 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
         return;
     }
     let Some(program) = program() else { return };
-    let latency: u32 = std::env::var("LAT").map_or(LATENCY, |t| t.parse().unwrap());
-    let cc = std::env::var("CC0").unwrap_or("media".to_owned());
-    let share0: u32 = std::env::var("SHARE").map_or(92, |t| t.parse().unwrap());
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (at, through) = (free_port(), free_port());
     let receiving = pipeline(&format!(
@@ -129,7 +144,7 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
         "videotestsrc is-live=true pattern=snow ! video/x-raw,width=640,height=360,framerate=25/1 \
          ! x264enc name=enc tune=zerolatency speed-preset=ultrafast bitrate=1000 key-int-max=50 \
            vbv-buf-capacity=150 ! video/x-h264,profile=main ! mpegtsmux ! ontemposink name=sink sync=false \
-           congestion={cc} uri=ontempo://127.0.0.1:{through} fingerprint={fingerprint} token=t latency={latency} grace={GRACE}"
+           uri=ontempo://127.0.0.1:{through} fingerprint={fingerprint} token=t latency={LATENCY} grace={GRACE}"
     ));
     let frames = watch(&sending, &receiving);
     let (sink, encoder) = (element(&sending, "sink"), element(&sending, "enc"));
@@ -139,7 +154,7 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
         let target: u32 = sink.property("target-bitrate");
         noted.lock().expect("no panic").push((Instant::now(), target));
         // Headers of the transport stream take some of it; in kbit/s.
-        encoder.set_property("bitrate", (target / 1_000 * share0 / 100).clamp(100, 5_000));
+        encoder.set_property("bitrate", (target / 1_000 * 95 / 100).clamp(100, 5_000));
     });
     play(&sending);
     let fallen = begun + Duration::from_secs(FALL);
@@ -148,48 +163,24 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
     stop(&sending);
     stop(&receiving);
     drop(relay);
-    let all = frames.lock().expect("no panic").all.clone();
+    let frames = frames.lock().expect("no panic").all.clone();
+    let end = fallen + Duration::from_secs(AFTER - 1);
+    let watched: Vec<_> = frames.into_iter().filter(|frame| frame.encoded < end).collect();
+    let shares = shares(&watched);
+    let window = (fallen + Duration::from_millis(2_500), fallen + Duration::from_millis(4_500));
+    let encoder = rate(&watched, window.0, window.1) / FALLEN;
+    println!(
+        "{} frames: {:.1} % on time, {:.1} % with all that they need; the encoder at {encoder:.2} of the path \
+         from 2.5 to 4.5 s after the fall",
+        watched.len(),
+        shares.0 * 100.0,
+        shares.1 * 100.0,
+    );
     for (at, target) in targets.lock().expect("no panic").iter() {
         let since = at.saturating_duration_since(begun).as_secs_f64();
         println!("{since:.2} s: target {:.2} Mbit/s", f64::from(*target) / 1e6);
     }
-    for second in 0..FALL + AFTER {
-        let from = begun + Duration::from_secs(second);
-        let kbit = rate(&all, from, from + Duration::from_secs(1)) / 1e3;
-        let of = |frame: &&Frame| (from..from + Duration::from_secs(1)).contains(&frame.encoded);
-        let delays: Vec<_> = all
-            .iter()
-            .filter(of)
-            .map(|frame| frame.arrived.map_or(-1, |at| (at - frame.encoded).as_millis() as i64))
-            .collect();
-        println!("{second} s: {kbit:.0} kbit/s {delays:?}");
-    }
-    let limit = Duration::from_millis(u64::from(latency + GRACE) + SLACK);
-    let is_on_time = |frame: &Frame| frame.arrived.is_some_and(|at| at - frame.encoded <= limit);
-    let watched: Vec<_> = all
-        .iter()
-        .filter(|frame| {
-            frame.encoded + Duration::from_secs(1) < fallen + Duration::from_secs(AFTER)
-        })
-        .collect();
-    let on_time =
-        watched.iter().filter(|frame| is_on_time(frame)).count() as f64 / watched.len() as f64;
-    let mut is_decodable = false;
-    let decodable = watched
-        .iter()
-        .filter(|frame| {
-            is_decodable = is_on_time(frame) && (is_decodable || frame.is_key);
-            is_decodable
-        })
-        .count() as f64
-        / watched.len() as f64;
-    let window = (fallen + Duration::from_millis(2_500), fallen + Duration::from_millis(4_500));
-    let share = rate(&all, window.0, window.1) / FALLEN;
-    println!(
-        "{} frames, {:.1} % on time, {:.1} % decodable; encoder at {:.2} of the path",
-        watched.len(),
-        on_time * 100.0,
-        decodable * 100.0,
-        share
-    );
+    assert!(watched.len() > 400, "the machine encodes too slowly: {}", watched.len());
+    assert!(shares.0 >= ON_TIME, "{:.3} on time", shares.0);
+    assert!((0.6..=1.15).contains(&encoder), "the encoder at {encoder:.2} of the path");
 }

@@ -36,7 +36,7 @@ const KNOWN: Wall = Wall::from_secs(10);
 const FORGOTTEN: f64 = 0.1;
 
 /// What the rate may exceed that at which packets arrive: nobody has tried more.
-const UNTRIED: f64 = 2.0;
+const UNTRIED: f64 = 1.5;
 
 /// What is known of the path at a time.
 #[derive(Clone, Copy, Debug)]
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_does_not_rise_beyond_twice_what_was_tried_and_the_transports_own() {
+    fn the_rate_rises_beyond_what_was_tried_by_half_at_most() {
         let mut world = World::new();
         let (_, most) = world.run(120.0, 50e6, 3e6);
-        assert!((5.9e6..=6.1e6).contains(&most), "{most}");
+        assert!((4.4e6..=4.6e6).contains(&most), "{most}");
     }
 }

@@ -508,6 +508,8 @@ impl<H: SenderHandler> Sender<H> {
         if let Some(short) = self.latency.check(&connection) {
             self.emit(SenderEvent::LatencyTooShort(short))?;
         }
+        let connection =
+            ConnectionStatistics { target: self.target.or(connection.target), ..connection };
         let totals = self.totals();
         self.emit(SenderEvent::Progress(&totals, &connection))
     }

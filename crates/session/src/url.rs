@@ -158,7 +158,8 @@ impl FromStr for ReceiverAddress {
         };
         // The zone of a link-local address stands behind a %.
         let is_of_host = |byte: u8| is_plain(byte) || b":%".contains(&byte);
-        if !host.bytes().all(is_of_host) {
+        // Without brackets an address of IPv6 looks like one without a host.
+        if !host.bytes().all(is_of_host) || host.is_empty() && port.contains(':') {
             return Err(ReceiverUrlError::Host);
         }
         let digits = port.bytes().all(|byte| byte.is_ascii_digit());
