@@ -59,7 +59,7 @@ test: machine ## Run every check and every test, and count them.
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
 .PHONY: every-test
-every-test: check-format lint test-rust test-c test-fuzz check-portable check-rustdoc check-docs test-python check-claims
+every-test: check-format lint test-rust test-c test-gst test-fuzz check-portable check-rustdoc check-docs test-python check-claims
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, with many flows, with films; memory.
@@ -111,6 +111,7 @@ lint: build ## Run clippy, ruff and mypy.
 	done
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(C) clippy $(RELEASE) $(IN_C) --all-targets -- -D warnings
+	@if $(HAS_GST); then $(C) clippy $(RELEASE) $(IN_GST) --all-targets -- -D warnings; fi
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
@@ -170,6 +171,7 @@ check-format: build
 	$(call step,check-format)
 	cargo fmt --all --check
 	cargo fmt --manifest-path bindings/c/Cargo.toml --check
+	cargo fmt --manifest-path bindings/gstreamer/Cargo.toml --check
 	$(BIN)/ruff format --check
 
 .PHONY: test-rust
@@ -201,6 +203,32 @@ test-c: machine
 	$(call step,test-c)
 	$(C) build $(RELEASE) $(IN_C)
 	$(C) test $(RELEASE) $(IN_C) | tee -a $(TESTED)/output
+
+# The elements for GStreamer: a workspace of its own, which needs GStreamer's headers.
+IN_GST := --locked --manifest-path bindings/gstreamer/Cargo.toml
+HAS_GST := pkg-config --exists gstreamer-1.0 gstreamer-base-1.0 gstreamer-check-1.0
+PLUGINS := target/gstreamer-1.0
+
+.PHONY: gst
+gst: machine ## Build ontemposink and ontemposrc into target/gstreamer-1.0.
+	$(C) build $(RELEASE) $(IN_GST)
+	install -D -m 755 target/release/libgstontempo.so $(PLUGINS)/libgstontempo.so
+
+.PHONY: install-gst
+install-gst: gst ## Install the elements where GStreamer looks for them (DESTDIR=).
+	install -D -m 755 $(PLUGINS)/libgstontempo.so \
+		"$(DESTDIR)$$(pkg-config --variable=pluginsdir gstreamer-1.0)/libgstontempo.so"
+
+.PHONY: test-gst
+test-gst: build
+	$(call step,test-gst)
+	@if $(HAS_GST); then \
+		$(MAKE) --no-print-directory gst; \
+		$(C) test $(RELEASE) $(IN_GST) | tee -a $(TESTED)/output; \
+	else \
+		echo "GStreamer's headers are missing: the elements are not built" >&2; \
+		[[ -z "$${ONTEMPO_SKIPS:-}" ]] || printf 'gst\ttest-gst\tthe headers of GStreamer are missing\n' >> "$$ONTEMPO_SKIPS"; \
+	fi
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
 .PHONY: test-fuzz

@@ -1,12 +1,11 @@
 //! Who may send: tokens, and the URL that a receiver prints and its sender takes.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use ontempo_place::{read_own, write_new};
-use ontempo_session::ReceiverUrl;
+use ontempo_session::{ReceiverUrl, own_host, random_token};
 use ontempo_transport::{Fingerprint, Token, Trust};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -22,9 +21,6 @@ const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
 
 /// The option of the file with a token.
 const TOKEN_FILE: &str = "--token-file";
-
-/// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
-const TOKEN_BYTES: usize = 16;
 
 /// Mode bits of access to a file by its group and others.
 const OTHERS: u32 = 0o077;
@@ -133,13 +129,6 @@ fn from_environment() -> Result<Option<String>, Failure> {
             Err(wrong(format!("${TOKEN_VARIABLE}: the token is not UTF-8 text")))
         }
     }
-}
-
-/// A token of 128 random bits, as hexadecimal digits.
-fn random_token() -> io::Result<String> {
-    let mut bytes = [0; TOKEN_BYTES];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn no_randomness(error: &io::Error) -> Failure {
@@ -254,23 +243,6 @@ impl Admitted {
     }
 }
 
-/// A name or an address of this host: its address on the route outwards. Nothing is sent.
-fn own_host() -> String {
-    // Addresses for documentation (RFC 5737, RFC 3849), which the default route leads to.
-    let outwards = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
-    let address = outwards.into_iter().find_map(|(from, to)| {
-        let socket = UdpSocket::bind(from).ok()?;
-        socket.connect(to).ok()?;
-        let ip = socket.local_addr().ok()?.ip();
-        (!ip.is_unspecified()).then(|| ip.to_string())
-    });
-    let name = || {
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
-    };
-    address.or_else(name).unwrap_or_else(|| "localhost".to_owned())
-}
-
 /// The URL as a QR code of block characters.
 pub(crate) fn qr(url: &ReceiverUrl) -> Result<String, Failure> {
     let code =
@@ -365,17 +337,5 @@ impl Destination {
             (None, None) => from_environment()?.unwrap_or_default(),
         };
         token(&text, "the token")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn random_tokens_have_128_bits_and_differ() {
-        let (one, other) = (random_token().expect("random"), random_token().expect("random"));
-        assert_eq!((one.len(), other.len()), (32, 32));
-        assert!(one != other && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 }

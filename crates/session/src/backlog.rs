@@ -77,14 +77,21 @@ impl Backlog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a unit. When the backlog is full, a live one first drops units; otherwise this waits.
+    /// Queues a unit. When the backlog is full, a live one first drops units; otherwise this waits. After
+    /// the [end](Self::end) units are ignored.
     pub fn push(&self, unit: Unit) {
         let size = unit.memory();
         let mut state = self.lock();
+        if state.has_ended {
+            return;
+        }
         state.input_bytes += unit.data.len() as u64;
         while state.bytes + size > self.max_bytes && !state.units.is_empty() {
             if self.is_live {
                 drop_one(&mut state);
+            } else if state.has_ended {
+                // Nobody may be there who takes more.
+                return;
             } else {
                 state.waiters += 1;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

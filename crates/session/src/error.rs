@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ontempo_transport::{Closed, live};
+use ontempo_transport::{CloseReason, Closed, live};
 
 /// Why sending or receiving a stream ended early.
 #[derive(Debug)]
@@ -24,6 +24,43 @@ pub enum Error {
     Lost(String),
     /// The event handler returned `Break`.
     Handler,
+}
+
+impl Error {
+    /// Why the connection was closed, if that ended it.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self {
+            Self::Transport(error) => error.close_reason(),
+            Self::EndedByReceiver(closed) | Self::EndedByRelay(closed) => Some(closed.reason),
+            _ => None,
+        }
+    }
+
+    /// The sentence of the error, with what its reader can do about it where that is known.
+    pub fn advised(&self) -> String {
+        let reason = match self {
+            Self::EndedByRelay(_) => None,
+            other => other.close_reason(),
+        };
+        let advice = match reason {
+            Some(CloseReason::NoAnswer | CloseReason::TimedOut | CloseReason::Reset) => {
+                "start ontempo receive there, check address and port, and let UDP to this port through \
+                 firewalls"
+            }
+            Some(CloseReason::WrongToken) => {
+                "paste the URL that the receiver prints now, or give both sides the same --token-file; a \
+                 receiver that is started without one makes a new token"
+            }
+            Some(CloseReason::Busy) => {
+                "end that sender, or start a receiver at another port for this one"
+            }
+            Some(CloseReason::IncompatibleVersion | CloseReason::Unsupported) => {
+                "install the same version of ontempo at both sides"
+            }
+            _ => return self.to_string(),
+        };
+        format!("{self}; {advice}")
+    }
 }
 
 impl fmt::Display for Error {

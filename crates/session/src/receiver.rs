@@ -70,6 +70,8 @@ pub enum ReceiverEvent<'a> {
         latency: Duration,
         /// The sender's, and so the deadline of units.
         of_sender: Duration,
+        /// How much later what was missing when it was due may be.
+        grace: Duration,
     },
     /// A stream over several paths is received on this one, too.
     ReceivingPath {
@@ -446,8 +448,10 @@ impl<H: ReceiverHandler> Receiver<H> {
     }
 
     pub(crate) fn emit_latency(&mut self, of_sender: Duration) -> Result<(), Error> {
-        match self.stream.as_ref().and_then(Stream::latency) {
-            Some(latency) => self.emit(ReceiverEvent::Latency { latency, of_sender }),
+        let Some(stream) = &self.stream else { return Ok(()) };
+        let grace = stream.label.grace;
+        match stream.latency() {
+            Some(latency) => self.emit(ReceiverEvent::Latency { latency, of_sender, grace }),
             None => Ok(()),
         }
     }

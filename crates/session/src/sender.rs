@@ -18,6 +18,7 @@ use crate::backlog::{Backlog, Next, Overflow};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::file::{FileLabel, SourceFile};
+use crate::following::Following;
 use crate::latency::{self, Latency, ShortLatency, StreamLatency};
 use crate::message::Label;
 use crate::paths::{PathEvent, PathFigures};
@@ -176,6 +177,8 @@ pub struct Sender<H> {
     /// When `stop` was noticed.
     stopped_at: Option<Instant>,
     progress_due: Instant,
+    target_due: Instant,
+    following: Following,
     /// The last [`SenderEvent::Target`].
     target: Option<Rate>,
     /// Sums over earlier connections.
@@ -225,6 +228,8 @@ impl<H: SenderHandler> Sender<H> {
             is_end_queued: false,
             stopped_at: None,
             progress_due: Instant::now() + PROGRESS,
+            target_due: Instant::now(),
+            following: Following::default(),
             target: None,
             before: SendStatistics::default(),
             now: SendStatistics::default(),
@@ -342,6 +347,7 @@ impl<H: SenderHandler> Sender<H> {
         connection: live::Connection,
         before: u64,
     ) -> Result<Session, live::Error> {
+        self.following.restart();
         let latency = self.latency.fix(&connection);
         let label = Label { before, latency, ..self.label };
         let label = match &self.file {
@@ -472,7 +478,12 @@ impl<H: SenderHandler> Sender<H> {
     /// Polls `stop`, the statistics and the receiver's report; emits events.
     pub(crate) fn poll(&mut self, session: &mut Session) -> Result<(), Error> {
         self.check_stop();
-        if Instant::now() < self.progress_due {
+        let now = Instant::now();
+        if now >= self.target_due {
+            self.target_due = now + STEP;
+            self.poll_target(session)?;
+        }
+        if now < self.progress_due {
             return Ok(());
         }
         self.progress_due = Instant::now() + PROGRESS;
@@ -497,14 +508,23 @@ impl<H: SenderHandler> Sender<H> {
         if let Some(short) = self.latency.check(&connection) {
             self.emit(SenderEvent::LatencyTooShort(short))?;
         }
-        if let Some(target) = connection.target
-            && self.target.is_none_or(|last| differs(last, target))
-        {
-            self.target = Some(target);
-            self.emit(SenderEvent::Target(target))?;
-        }
+        let connection =
+            ConnectionStatistics { target: self.target.or(connection.target), ..connection };
         let totals = self.totals();
         self.emit(SenderEvent::Progress(&totals, &connection))
+    }
+
+    /// An encoder has to know of a path that bears less before a queue has grown.
+    fn poll_target(&mut self, session: &Session) -> Result<(), Error> {
+        let over = session.connection.statistics();
+        let target = over.and_then(|over| self.following.update(Instant::now(), &over));
+        match target.filter(|now| self.target.is_none_or(|last| differs(last, *now))) {
+            Some(target) => {
+                self.target = Some(target);
+                self.emit(SenderEvent::Target(target))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn emit_overflow(&mut self) -> Result<(), Error> {

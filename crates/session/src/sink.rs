@@ -104,6 +104,9 @@ pub enum Target {
         /// Its name, for error messages.
         name: String,
     },
+    /// The program itself, which gets each datagram when it is due, on the receiver's thread. While it does
+    /// not return, nothing else is received; false ends the receiver with an error.
+    Program(Box<dyn FnMut(&[u8]) -> bool + Send>),
 }
 
 /// Restores datagrams and writes them to a target.
@@ -120,10 +123,38 @@ pub(crate) enum Sink {
     Stream {
         depacketizer: Box<StreamDepacketizer>,
         counts: Counts,
-        out: BufWriter<Output>,
+        out: Out,
         written: u64,
         clock: Clock,
     },
+}
+
+/// Where datagrams go that the receiver's thread releases.
+pub(crate) enum Out {
+    Bytes(BufWriter<Output>),
+    Program(Box<dyn FnMut(&[u8]) -> bool + Send>),
+}
+
+impl Out {
+    /// `written` has all bytes so far, with these.
+    fn write(&mut self, data: &[u8], written: u64) -> Result<(), Error> {
+        match self {
+            Self::Bytes(out) => {
+                out.write_all(data).map_err(|error| write_error(out, &error, written))
+            }
+            Self::Program(take) => match take(data) {
+                true => Ok(()),
+                false => Err(Error::Target("the program takes no more".to_owned())),
+            },
+        }
+    }
+
+    fn flush(&mut self, written: u64) -> Result<(), Error> {
+        match self {
+            Self::Bytes(out) => out.flush().map_err(|error| write_error(out, &error, written)),
+            Self::Program(_) => Ok(()),
+        }
+    }
 }
 
 /// The depacketizer of a stream that may be received from its middle.
@@ -318,10 +349,11 @@ impl Sink {
                 return Ok(Self::Udp { driver, clock, patience, counts, load });
             }
             Target::Bytes { to, name } => {
-                Output { to: StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?, name }
+                let to = StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?;
+                Out::Bytes(BufWriter::with_capacity(64 << 10, Output { to, name }))
             }
+            Target::Program(take) => Out::Program(take),
         };
-        let out = BufWriter::with_capacity(64 << 10, out);
         let depacketizer = Box::new(depacketizer);
         Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new() })
     }
@@ -381,12 +413,11 @@ impl Sink {
             counts.count(&restored);
             if is_usable(&restored) {
                 *written += restored.data.len() as u64;
-                out.write_all(&restored.data)
-                    .map_err(|error| write_error(out, &error, *written))?;
+                out.write(&restored.data, *written)?;
             }
         }
         if idle {
-            out.flush().map_err(|error| write_error(out, &error, *written))?;
+            out.flush(*written)?;
         }
         Ok(MAX_WAIT
             .min(Wall::from_nanos(depacketizer.depacketizer.next_timeout().since(now).as_nanos())))

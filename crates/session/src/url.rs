@@ -1,12 +1,18 @@
 //! The URL of a receiver: all that a sender needs to find it, to verify it and to be admitted.
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::UdpSocket;
 use std::str::FromStr;
 
 use ontempo_transport::{Fingerprint, Token};
 
 /// The scheme, with what follows it.
 const SCHEME: &str = "ontempo://";
+
+/// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
+const TOKEN_BYTES: usize = 16;
 
 /// Characters of a host or a token that are written as they are (RFC 3986, section 2.3).
 fn is_plain(byte: u8) -> bool {
@@ -91,6 +97,42 @@ impl FromStr for ReceiverUrl {
     type Err = ReceiverUrlError;
 
     fn from_str(text: &str) -> Result<Self, ReceiverUrlError> {
+        let ReceiverAddress { host, port, fingerprint, token } = text.parse()?;
+        // A URL without a host is that of a listener.
+        if host.is_empty() {
+            return Err(ReceiverUrlError::Host);
+        }
+        let fingerprint = fingerprint.ok_or(ReceiverUrlError::Fingerprint)?;
+        Ok(Self { host, port, fingerprint, token })
+    }
+}
+
+/// A [`ReceiverUrl`] whose fingerprint may be given elsewhere: also `ontempo://HOST:PORT`. A listener may
+/// leave out HOST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverAddress {
+    /// As [`ReceiverUrl::host`]; empty: all addresses.
+    pub host: String,
+    /// The UDP port, above 0.
+    pub port: u16,
+    /// The fingerprint of the receiver's certificate.
+    pub fingerprint: Option<Fingerprint>,
+    /// As [`ReceiverUrl::token`].
+    pub token: String,
+}
+
+impl ReceiverAddress {
+    /// `HOST:PORT`; an address of IPv6 in brackets.
+    pub fn authority(&self) -> String {
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        format!("{open}{}{close}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for ReceiverAddress {
+    type Err = ReceiverUrlError;
+
+    fn from_str(text: &str) -> Result<Self, ReceiverUrlError> {
         let scheme = text.get(..SCHEME.len()).ok_or(ReceiverUrlError::Scheme)?;
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(ReceiverUrlError::Scheme);
@@ -116,18 +158,46 @@ impl FromStr for ReceiverUrl {
         };
         // The zone of a link-local address stands behind a %.
         let is_of_host = |byte: u8| is_plain(byte) || b":%".contains(&byte);
-        if host.is_empty() || !host.bytes().all(is_of_host) {
+        // Without brackets an address of IPv6 looks like one without a host.
+        if !host.bytes().all(is_of_host) || host.is_empty() && port.contains(':') {
             return Err(ReceiverUrlError::Host);
         }
         let digits = port.bytes().all(|byte| byte.is_ascii_digit());
         let port = port.parse().ok().filter(|port| digits && *port > 0);
-        Ok(Self {
-            host: host.to_owned(),
-            port: port.ok_or(ReceiverUrlError::Port)?,
-            fingerprint: fingerprint.parse().map_err(|_| ReceiverUrlError::Fingerprint)?,
-            token,
-        })
+        let fingerprint = match fingerprint {
+            "" => None,
+            digits => Some(digits.parse().map_err(|_| ReceiverUrlError::Fingerprint)?),
+        };
+        let port = port.ok_or(ReceiverUrlError::Port)?;
+        Ok(Self { host: host.to_owned(), port, fingerprint, token })
     }
+}
+
+/// A token of 128 random bits, as hexadecimal digits.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub fn random_token() -> io::Result<String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A name or an address of this host: its address on the route outwards. Nothing is sent.
+pub fn own_host() -> String {
+    // Addresses for documentation (RFC 5737, RFC 3849), which the default route leads to.
+    let outwards = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    let address = outwards.into_iter().find_map(|(from, to)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        let ip = socket.local_addr().ok()?.ip();
+        (!ip.is_unspecified()).then(|| ip.to_string())
+    });
+    let name = || {
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    };
+    address.or_else(name).unwrap_or_else(|| "localhost".to_owned())
 }
 
 /// A token without its percent-encoding; `None` if it is not one.
@@ -193,6 +263,24 @@ mod tests {
             (url.host.as_str(), url.port, url.token.as_str()),
             ("fe80::1%eth0", 4433, "se cret")
         );
+    }
+
+    #[test]
+    fn the_fingerprint_and_a_listeners_host_may_be_left_out() {
+        let read = |text: &str| text.parse::<ReceiverAddress>();
+        let address = read("ontempo://[::1]:4433#a").expect("an address");
+        assert_eq!((address.authority().as_str(), address.token.as_str()), ("[::1]:4433", "a"));
+        assert_eq!(address.fingerprint, None);
+        assert_eq!(read("ontempo://:4433").expect("an address").authority(), ":4433");
+        assert_eq!(read("ontempo://host:1/abc"), Err(ReceiverUrlError::Fingerprint));
+        assert_eq!(read("ontempo://host"), Err(ReceiverUrlError::Port));
+    }
+
+    #[test]
+    fn random_tokens_have_128_bits_and_differ() {
+        let (one, other) = (random_token().expect("random"), random_token().expect("random"));
+        assert_eq!((one.len(), other.len()), (32, 32));
+        assert!(one != other && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use ontempo_place::read_own;
 use ontempo_session::Error;
-use ontempo_transport::{CloseReason, Configuration, Qlog, QlogError};
+use ontempo_transport::{Configuration, Qlog, QlogError};
 
 use crate::access::unreadable;
 use crate::failure::{Failure, environment};
@@ -49,40 +49,11 @@ fn configuration(qlog: Option<&Path>, documents: Documents) -> Result<Configurat
 
 /// Maps a session error to a failure and its exit code.
 fn failure(error: Error) -> Failure {
+    let sentence = error.advised();
     match error {
-        Error::Transport(error) if error.is_misconfigured() => {
-            Failure::Input(advised(error.to_string(), error.close_reason()))
-        }
-        Error::Transport(error) => {
-            Failure::Environment(advised(error.to_string(), error.close_reason()))
-        }
-        Error::EndedByReceiver(ref closed) => {
-            Failure::Environment(advised(error.to_string(), Some(closed.reason)))
-        }
-        error => environment(error),
+        Error::Transport(error) if error.is_misconfigured() => Failure::Input(sentence),
+        _ => environment(sentence),
     }
-}
-
-/// A sentence with what its reader can do about it.
-fn advised(sentence: String, reason: Option<CloseReason>) -> String {
-    let advice = match reason {
-        Some(CloseReason::NoAnswer | CloseReason::TimedOut | CloseReason::Reset) => {
-            "start ontempo receive there, check address and port, and let UDP to this port through \
-             firewalls"
-        }
-        Some(CloseReason::WrongToken) => {
-            "paste the URL that the receiver prints now, or give both sides the same --token-file; a \
-             receiver that is started without one makes a new token"
-        }
-        Some(CloseReason::Busy) => {
-            "end that sender, or start a receiver at another port for this one"
-        }
-        Some(CloseReason::IncompatibleVersion | CloseReason::Unsupported) => {
-            "install the same version of ontempo at both sides"
-        }
-        _ => return sentence,
-    };
-    format!("{sentence}; {advice}")
 }
 
 /// The content of a file that decides whom to trust.

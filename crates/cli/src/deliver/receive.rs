@@ -245,7 +245,7 @@ impl ReceiverHandler for OutputHandler<'_> {
                 };
                 self.status.connection(&format!("lost {remote}: {reason}; {waits}"));
             }
-            ReceiverEvent::Latency { latency, of_sender } => {
+            ReceiverEvent::Latency { latency, of_sender, .. } => {
                 let written = self.latency(latency, of_sender);
                 return self.done(written);
             }

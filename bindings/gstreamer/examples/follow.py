@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""An encoder whose bit rate follows what the path bears.
+
+Usage: follow.py ontempo://HOST:PORT/FINGERPRINT#TOKEN [PICTURES]
+"""
+
+import sys
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+
+Gst.init(None)
+pipeline = Gst.parse_launch(
+    f"videotestsrc is-live=true pattern=snow num-buffers={(sys.argv[2:] or [-1])[0]} ! "
+    "video/x-raw,width=640,height=360,framerate=25/1 ! "
+    "x264enc name=encoder tune=zerolatency speed-preset=ultrafast bitrate=1000 vbv-buf-capacity=150 ! "
+    "mpegtsmux ! ontemposink name=sink sync=false latency=500"
+)
+encoder, sink = pipeline.get_by_name("encoder"), pipeline.get_by_name("sink")
+sink.set_property("uri", sys.argv[1])
+
+
+def follow(sink, _):
+    """Some 5 % are headers of the transport stream; x264enc counts kbit/s, the sink bit/s."""
+    kbit_s = sink.get_property("target-bitrate") * 95 // 100 // 1000
+    encoder.set_property("bitrate", min(max(kbit_s, 100), 5000))
+    print(f"{kbit_s} kbit/s", flush=True)
+
+
+sink.connect("notify::target-bitrate", follow)
+pipeline.set_state(Gst.State.PLAYING)
+end = Gst.MessageType.EOS | Gst.MessageType.ERROR
+message = pipeline.get_bus().timed_pop_filtered(Gst.CLOCK_TIME_NONE, end)
+pipeline.set_state(Gst.State.NULL)
+if message.type == Gst.MessageType.ERROR:
+    sys.exit(message.parse_error()[0].message)
