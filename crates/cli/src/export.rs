@@ -59,7 +59,8 @@ pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
         if let Some(listener) = &listener {
             scope.spawn(|| {
                 let names = &arguments.host_names;
-                if let Err(error) = http::serve(listener, names, &stopped, pages(&sockets)) {
+                let pages = pages(&sockets, Daemon::new(arguments.rsvp.as_deref()));
+                if let Err(error) = http::serve(listener, names, &stopped, pages) {
                     write_stderr(&format!("Prometheus: {error}"));
                 }
             });
@@ -85,7 +86,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// The page of the sockets as they are now; made anew only when they have been collected anew, and
 /// no version before the last one is still being read.
-fn pages(sockets: &Mutex<Sockets>) -> impl FnMut() -> Result<Page, fmt::Error> {
+fn pages(sockets: &Mutex<Sockets>, mut daemon: Daemon) -> impl FnMut() -> Result<Page, fmt::Error> {
     let mut made: Option<Arc<Vec<Collected>>> = None;
     let mut pages = Pages::default();
     move || {
@@ -96,7 +97,8 @@ fn pages(sockets: &Mutex<Sockets>) -> impl FnMut() -> Result<Page, fmt::Error> {
             return Ok(page);
         }
         pages.next(|| {
-            let page = Page::of(&now)?;
+            let state = daemon.state();
+            let page = Page::of(&now, state.as_ref().map(Option::as_ref))?;
             made = Some(now);
             Ok(page)
         })

@@ -8,7 +8,8 @@ use ontempo_monitor::{Carrier, Collected, ParameterReport, Reservation, Role, So
 fn socket(id: u32) -> SocketReport {
     let parameter = ParameterReport {
         parameter: 1,
-        asked: 60_000,
+        asked: Some(80_000),
+        agreed: 60_000,
         coerced: false,
         delivered: Some(50_000),
         violated: true,

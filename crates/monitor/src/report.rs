@@ -144,8 +144,10 @@ pub struct SocketReport {
 pub struct ParameterReport {
     /// Index among the parameters of the paper, from 1.
     pub parameter: u8,
+    /// The value that this end has asked for; `None` if it has asked for none.
+    pub asked: Option<u64>,
     /// The agreed value.
-    pub asked: u64,
+    pub agreed: u64,
     /// Whether it was coerced at this end.
     pub coerced: bool,
     /// The value delivered in the last interval with a measurement.
@@ -324,7 +326,8 @@ mod tests {
         long.parameters = (1..=Parameter::ALL.len() as u8)
             .map(|parameter| ParameterReport {
                 parameter,
-                asked: u64::MAX,
+                asked: Some(u64::MAX),
+                agreed: u64::MAX,
                 coerced: false,
                 delivered: Some(u64::MAX),
                 violated: false,

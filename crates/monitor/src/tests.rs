@@ -19,11 +19,12 @@ pub(super) fn folder(name: &str) -> PathBuf {
 }
 
 pub(super) fn socket(id: u32) -> SocketReport {
-    let parameter = |parameter, asked| ParameterReport {
+    let parameter = |parameter, agreed| ParameterReport {
         parameter,
-        asked,
+        asked: Some(agreed + 3),
+        agreed,
         coerced: false,
-        delivered: Some(asked + 1),
+        delivered: Some(agreed + 1),
         violated: true,
         begun: 2,
         changed_ms: Some(5_000),

@@ -110,7 +110,8 @@ fn parameters(
             let own = asked.value(parameter);
             ParameterReport {
                 parameter: place as u8 + 1,
-                asked: in_mib_units(value),
+                asked: own.map(in_mib_units),
+                agreed: in_mib_units(value),
                 coerced: own.is_some_and(|own| own != value),
                 delivered: figures.delivered[place],
                 violated: figures.violated >> place & 1 == 1,

@@ -492,7 +492,7 @@ mod tests {
         let answer = serving().handle(&bulk.to_bytes().unwrap(), &objects).unwrap().unwrap();
         let binds = Response::from_bytes(&answer).unwrap().vb.unwrap().0;
         let ends = binds.iter().filter(|bind| bind.data == Read::EndOfMibView).count();
-        assert_eq!((binds.len(), ends), (100, 100 - (1 + 21 + 12)));
+        assert_eq!((binds.len(), ends), (100, 100 - (1 + 21 + 14)));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The objects of ONTEMPO-QOS-MIB (`mibs/ONTEMPO-QOS-MIB.txt`).
 
+use ontempo_reservation::local::Status;
+
 use super::super::{Carrier, Collected, Reservation, Role, ViolationReport};
 use super::{Module, Oid, Part, Value, gauge, row, text, ticks, truth};
 
@@ -8,6 +10,8 @@ const ROOT: [u32; 10] = [1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 2000];
 const SOCKETS: [u32; 3] = [1, 1, 0];
 const SOCKET_ENTRY: [u32; 3] = [1, 2, 1];
 const PARAMETER_ENTRY: [u32; 3] = [1, 3, 1];
+/// `ontempoRsvpDaemon`.
+const DAEMON: [u32; 2] = [1, 4];
 /// `snmpTrapOID.0` (RFC 3418).
 const TRAP: [u32; 11] = [1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0];
 
@@ -16,13 +20,15 @@ pub(super) const MODULE: Module = Module {
     parts: &[
         Part { entry: &[1], columns: &[(1, 1)] },
         Part { entry: &SOCKET_ENTRY, columns: &[(2, 22)] },
-        Part { entry: &PARAMETER_ENTRY, columns: &[(2, 7)] },
+        Part { entry: &PARAMETER_ENTRY, columns: &[(2, 8)] },
+        Part { entry: &DAEMON, columns: &[(1, 10)] },
     ],
 };
 
 const SOCKET_NAME: u32 = 2;
 const PARAMETER_ASKED: u32 = 2;
 const PARAMETER_DELIVERED: u32 = 4;
+const PARAMETER_AGREED: u32 = 8;
 
 /// The objects of these sockets; time stamps count from `started_ms`.
 pub(super) fn objects(sockets: &[Collected], started_ms: u64) -> Vec<(Oid, Value)> {
@@ -31,18 +37,39 @@ pub(super) fn objects(sockets: &[Collected], started_ms: u64) -> Vec<(Oid, Value
         objects.extend(row(&ROOT, &SOCKET_ENTRY, &[one.index], columns_of_socket(one, started_ms)));
         for parameter in &one.socket.parameters {
             let columns = [
-                (PARAMETER_ASKED, gauge(parameter.asked)),
+                (PARAMETER_ASKED, gauge(parameter.asked.unwrap_or(0))),
                 (3, truth(parameter.coerced)),
                 (PARAMETER_DELIVERED, gauge(parameter.delivered.unwrap_or(0))),
                 (5, truth(parameter.violated)),
                 (6, Value::Counter32(parameter.begun)),
                 (7, ticks(parameter.changed_ms, started_ms)),
+                (PARAMETER_AGREED, gauge(parameter.agreed)),
             ];
             let index = [one.index, parameter.parameter.into()];
             objects.extend(row(&ROOT, &PARAMETER_ENTRY, &index, columns));
         }
     }
     objects
+}
+
+/// The scalars of the RSVP daemon.
+pub(super) fn daemon(status: &Status) -> Vec<(Oid, Value)> {
+    // A cast saturates, and counters wrap around.
+    let counter = |count: u64| Value::Counter64(count);
+    let values = [
+        Value::TimeTicks((status.up_s * 100.0) as u32),
+        gauge(status.neighbours),
+        gauge(status.census.sessions),
+        gauge(status.census.paths),
+        gauge(status.census.reservations),
+        gauge(status.census.enforced),
+        counter(status.packets_in),
+        counter(status.packets_out),
+        counter(status.bad_packets),
+        counter(status.refused),
+    ];
+    let named = |(number, value)| (Oid::of(&[&ROOT, &DAEMON, &[number, 0]]), value);
+    (1..).zip(values).map(named).collect()
 }
 
 /// The objects of a notification that a violation of one socket begins or ends.
@@ -54,7 +81,7 @@ pub fn notification(one: &Collected, violation: &ViolationReport) -> Vec<(Oid, V
     vec![
         (Oid::of(&[&TRAP]), Value::ObjectIdentifier(Oid::of(&[&ROOT, &[0, kind]]))),
         (name, text(&one.socket.name, 255)),
-        (of_parameter(PARAMETER_ASKED), gauge(violation.asked)),
+        (of_parameter(PARAMETER_AGREED), gauge(violation.asked)),
         (of_parameter(PARAMETER_DELIVERED), gauge(violation.delivered)),
     ]
 }
@@ -136,10 +163,23 @@ mod tests {
     fn a_walk_meets_every_object_once_column_by_column() {
         let objects = served(&[collected(3), collected(1000)]);
         let names = walked(&objects);
-        assert_eq!(names.len(), 1 + 2 * 21 + 2 * 2 * 6);
+        assert_eq!(names.len(), 1 + 2 * 21 + 2 * 2 * 7);
         assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(names[1], Oid::of(&[&ROOT, &SOCKET_ENTRY, &[2, 3]]));
         assert_eq!(names[2], Oid::of(&[&ROOT, &SOCKET_ENTRY, &[2, 1000]]));
+    }
+
+    #[test]
+    fn what_was_asked_stands_beside_what_was_agreed() {
+        let objects = served(&[collected(1)]);
+        let column = |column| objects.get(&Oid::of(&[&ROOT, &PARAMETER_ENTRY, &[column, 1, 6]]));
+        assert_eq!(column(PARAMETER_ASKED), Value::Gauge32(100_003));
+        assert_eq!(column(PARAMETER_AGREED), Value::Gauge32(100_000));
+        let mut nothing = collected(1);
+        nothing.socket.parameters[1].asked = None;
+        let objects = served(&[nothing]);
+        let asked = objects.get(&Oid::of(&[&ROOT, &PARAMETER_ENTRY, &[PARAMETER_ASKED, 1, 6]]));
+        assert_eq!(asked, Value::Gauge32(0), "this end has asked for none");
     }
 
     #[test]
