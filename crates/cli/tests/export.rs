@@ -64,7 +64,7 @@ fn snmpd_serves_every_object_and_snmptrapd_receives_violations() {
     wait_until("the sub-agent", || master.query("snmpget", &count).contains("= 1"));
 
     let walked = master.query("snmpwalk", ROOT);
-    assert_eq!(walked.lines().count(), 1 + 21 + 7, "{walked}");
+    assert_eq!(walked.lines().count(), 1 + 24 + 7, "{walked}");
     assert!(walked.contains(&format!(".{ROOT}.1.2.1.2.1 = \"film\"")), "{walked}");
     assert!(walked.contains(&format!(".{ROOT}.1.2.1.19.1 = 12500")), "{walked}");
     // GetBulk finds what GetNext finds.

@@ -50,6 +50,9 @@ pub(super) fn socket(id: u32) -> SocketReport {
         delay: Some(0.0125),
         delay_error: Some(0.0005),
         jitter: Some(0.001),
+        rungs: 3,
+        rung: 1,
+        held: None,
         parameters: vec![parameter(1, 60_000), parameter(6, 100_000)],
         violations: Vec::new(),
     }

@@ -43,6 +43,9 @@ struct Socket<'a> {
     delay: Option<f64>,
     delay_error: Option<f64>,
     jitter: Option<f64>,
+    rungs: u32,
+    rung: u32,
+    held: Option<u32>,
     #[serde(serialize_with = "parameters")]
     parameters: &'a [ParameterReport],
     #[serde(serialize_with = "violations")]
@@ -114,6 +117,9 @@ impl<'a> Socket<'a> {
             delay: report.delay,
             delay_error: report.delay_error,
             jitter: report.jitter,
+            rungs: report.rungs,
+            rung: report.rung,
+            held: report.held,
             parameters: &report.parameters,
             violations: &report.violations,
         }

@@ -3,7 +3,7 @@
 use ontempo_reservation::local::Status;
 
 use super::super::{Carrier, Collected, Reservation, Role, ViolationReport};
-use super::{Module, Oid, Part, Value, gauge, row, text, ticks, truth};
+use super::{Module, Oid, Part, Value, gauge, integer, row, text, ticks, truth};
 
 /// `ontempoQosMIB`.
 const ROOT: [u32; 10] = [1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 2000];
@@ -19,13 +19,21 @@ pub(super) const MODULE: Module = Module {
     root: &ROOT,
     parts: &[
         Part { entry: &[1], columns: &[(1, 1)] },
-        Part { entry: &SOCKET_ENTRY, columns: &[(2, 22)] },
+        Part { entry: &SOCKET_ENTRY, columns: &[(2, 25)] },
         Part { entry: &PARAMETER_ENTRY, columns: &[(2, 8)] },
         Part { entry: &DAEMON, columns: &[(1, 10)] },
     ],
 };
 
 const SOCKET_NAME: u32 = 2;
+/// `ontempoQosSocketHeldRung`, the only object that can be set.
+const HELD_RUNG: u32 = 25;
+/// Errors of RFC 3416, section 3.
+const WRONG_TYPE: u16 = 7;
+const WRONG_VALUE: u16 = 10;
+const NO_CREATION: u16 = 11;
+/// `notWritable`.
+pub const NOT_WRITABLE: u16 = 17;
 const PARAMETER_ASKED: u32 = 2;
 const PARAMETER_DELIVERED: u32 = 4;
 const PARAMETER_AGREED: u32 = 8;
@@ -86,7 +94,7 @@ pub fn notification(one: &Collected, violation: &ViolationReport) -> Vec<(Oid, V
     ]
 }
 
-fn columns_of_socket(one: &Collected, started_ms: u64) -> [(u32, Value); 21] {
+fn columns_of_socket(one: &Collected, started_ms: u64) -> [(u32, Value); 24] {
     let socket = &one.socket;
     let role = match socket.role {
         Role::Sender => 1,
@@ -128,7 +136,44 @@ fn columns_of_socket(one: &Collected, started_ms: u64) -> [(u32, Value); 21] {
         (20, scaled(socket.delay_error, 1e6)),
         (21, scaled(socket.jitter, 1e6)),
         (22, Value::Counter32(begun)),
+        (23, gauge(socket.rungs)),
+        (24, gauge(socket.rung)),
+        (HELD_RUNG, held(socket.held)),
     ]
+}
+
+/// `ontempoQosSocketHeldRung`: -1 where none is held.
+fn held(rung: Option<u32>) -> Value {
+    rung.map_or(Value::Integer(-1), integer)
+}
+
+/// Which rung of its ladder a socket is to hold; `None`: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Number of the socket.
+    pub index: u32,
+    /// The rung.
+    pub rung: Option<u32>,
+}
+
+/// What setting this object asks for, if these are the sockets.
+///
+/// # Errors
+/// The error-status of SNMP (RFC 3416, 3): `notWritable`, `wrongType`, `noCreation` or `wrongValue`.
+pub fn hold(name: &Oid, value: &Value, sockets: &[Collected]) -> Result<Hold, u16> {
+    let column = Oid::of(&[&ROOT, &SOCKET_ENTRY, &[HELD_RUNG]]);
+    let Some([index]) = name.0.strip_prefix(column.0.as_slice()) else { return Err(NOT_WRITABLE) };
+    let Value::Integer(rung) = value else { return Err(WRONG_TYPE) };
+    let socket = sockets.iter().find(|one| one.index == *index).ok_or(NO_CREATION)?;
+    let rung = match rung {
+        -1 => None,
+        other => Some(u32::try_from(*other).map_err(|_| WRONG_VALUE)?),
+    };
+    match rung {
+        Some(rung) if rung >= socket.socket.rungs => Err(WRONG_VALUE),
+        _ if socket.socket.rungs == 0 => Err(WRONG_VALUE),
+        rung => Ok(Hold { index: *index, rung }),
+    }
 }
 
 /// A measure in the MIB's unit; unknown is 0.
@@ -163,10 +208,30 @@ mod tests {
     fn a_walk_meets_every_object_once_column_by_column() {
         let objects = served(&[collected(3), collected(1000)]);
         let names = walked(&objects);
-        assert_eq!(names.len(), 1 + 2 * 21 + 2 * 2 * 7);
+        assert_eq!(names.len(), 1 + 2 * 24 + 2 * 2 * 7);
         assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(names[1], Oid::of(&[&ROOT, &SOCKET_ENTRY, &[2, 3]]));
         assert_eq!(names[2], Oid::of(&[&ROOT, &SOCKET_ENTRY, &[2, 1000]]));
+    }
+
+    #[test]
+    fn a_held_rung_is_set_within_the_ladder_and_nothing_else_is() {
+        let sockets = [collected(4)];
+        let name = |column, index| Oid::of(&[&ROOT, &SOCKET_ENTRY, &[column, index]]);
+        let set = |name: &Oid, value: i32| hold(name, &Value::Integer(value), &sockets);
+        assert_eq!(set(&name(HELD_RUNG, 4), 2), Ok(Hold { index: 4, rung: Some(2) }));
+        assert_eq!(set(&name(HELD_RUNG, 4), -1), Ok(Hold { index: 4, rung: None }));
+        assert_eq!(set(&name(HELD_RUNG, 4), 3), Err(WRONG_VALUE), "it has three");
+        assert_eq!(set(&name(HELD_RUNG, 4), -2), Err(WRONG_VALUE));
+        assert_eq!(set(&name(HELD_RUNG, 5), 0), Err(NO_CREATION));
+        assert_eq!(set(&name(24, 4), 0), Err(NOT_WRITABLE));
+        assert_eq!(set(&Oid::default(), 0), Err(NOT_WRITABLE));
+        let text = Value::OctetString(b"1".to_vec());
+        assert_eq!(hold(&name(HELD_RUNG, 4), &text, &sockets), Err(WRONG_TYPE));
+        let mut without = collected(4);
+        without.socket.rungs = 0;
+        let set = hold(&name(HELD_RUNG, 4), &Value::Integer(-1), &[without]);
+        assert_eq!(set, Err(WRONG_VALUE), "it has no ladder");
     }
 
     #[test]
