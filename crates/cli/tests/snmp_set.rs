@@ -19,7 +19,7 @@ const ROOT: &str = "1.3.6.1.4.1.8072.9999.9999.2000";
 /// Set for the process that has the sockets.
 const PLAYS: &str = "ONTEMPO_TEST_PLAYS_THE_SENDER";
 
-fn of(rate: u64) -> Specification {
+fn of(rate: u32) -> Specification {
     Specification {
         max_rate: Term::coerced(MessageRate::per_second(rate)),
         ..Specification::default()
