@@ -83,6 +83,10 @@ bench-delivery: machine ## Measure delivery beside quinn and TCP, and the UDP dr
 bench-cost: machine ## Measure what a stream costs the processor, beside SRT.
 	cargo bench $(FEATURES) -p ontempo-cli --bench cost
 
+.PHONY: bench-gateway
+bench-gateway: machine ## Measure 100 MB through a pair of gateways beside directly.
+	cargo bench $(FEATURES) -p ontempo-cli --bench gateway
+
 .PHONY: bench-relay
 bench-relay: machine ## Measure what a viewer costs a relay.
 	cargo bench -p ontempo-relay --bench relay

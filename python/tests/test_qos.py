@@ -112,6 +112,38 @@ def test_a_disagreement_is_reported_at_both_ends(carrier: Carrier) -> None:
     run(main)
 
 
+def test_a_violation_that_lasts_is_told_again() -> None:
+    async def main() -> None:
+        asked = qos.Specification(max_rate=20, size=100)
+        async with pair("tcp", qos.QosOptions(send=asked)) as (near, far):
+            events = far.events()
+
+            async def send() -> None:
+                while True:
+                    await near.send(bytes(100))
+                    await asyncio.sleep(0.01)
+
+            async def take() -> None:
+                async for _ in far:
+                    pass
+
+            working = [asyncio.create_task(send()), asyncio.create_task(take())]
+            async with asyncio.timeout(60):
+                event = await anext(events)
+                while not isinstance(event, qos.Lasting):
+                    event = await anext(events)
+            assert (event.direction, event.parameter, event.asked) == ("receiving", "max_rate", 20)
+            assert event.delivered is not None
+            assert event.delivered > 20
+            assert 10 <= event.lasted_s < 30
+            assert str(event).startswith("max_rate has been violated for 1")
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    run(main)
+
+
 @each_carrier
 def test_a_violation_begins_and_ends_and_is_reported_at_both_ends(carrier: Carrier) -> None:
     async def main() -> None:

@@ -2,6 +2,7 @@
 //! of its RSVP daemon for SNMP.
 
 mod daemon;
+mod holds;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,13 +14,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ontempo_monitor::agentx::{self, Address, Source};
-use ontempo_monitor::mib::{Objects, Oid, Value, qos::notification};
+use ontempo_monitor::mib::qos::{NOT_WRITABLE, notification};
+use ontempo_monitor::mib::{Objects, Oid, Value};
 use ontempo_monitor::prometheus::{Page, Pages};
 use ontempo_monitor::{
     Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, HostFolder, http, make_host_folder,
 };
 
 use self::daemon::Daemon;
+use self::holds::Holds;
 use crate::arguments::Export;
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share};
@@ -59,14 +62,17 @@ pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
         if let Some(listener) = &listener {
             scope.spawn(|| {
                 let names = &arguments.host_names;
-                if let Err(error) = http::serve(listener, names, &stopped, pages(&sockets)) {
+                let pages = pages(&sockets, Daemon::new(arguments.rsvp.as_deref()));
+                if let Err(error) = http::serve(listener, names, &stopped, pages) {
                     write_stderr(&format!("Prometheus: {error}"));
                 }
             });
         }
         if let Some(address) = &arguments.agentx {
             let daemon = Daemon::new(arguments.rsvp.as_deref());
-            serve_snmp(address, SnmpSource::new(&sockets, daemon, &stopped));
+            let mut source = SnmpSource::new(&sockets, daemon, &stopped);
+            source.holds = arguments.allow_set.then(Holds::default);
+            serve_snmp(address, source);
         }
         while !stopped.load(Ordering::Relaxed) {
             thread::sleep(POLL_INTERVAL);
@@ -85,7 +91,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 /// The page of the sockets as they are now; made anew only when they have been collected anew, and
 /// no version before the last one is still being read.
-fn pages(sockets: &Mutex<Sockets>) -> impl FnMut() -> Result<Page, fmt::Error> {
+fn pages(sockets: &Mutex<Sockets>, mut daemon: Daemon) -> impl FnMut() -> Result<Page, fmt::Error> {
     let mut made: Option<Arc<Vec<Collected>>> = None;
     let mut pages = Pages::default();
     move || {
@@ -96,7 +102,8 @@ fn pages(sockets: &Mutex<Sockets>) -> impl FnMut() -> Result<Page, fmt::Error> {
             return Ok(page);
         }
         pages.next(|| {
-            let page = Page::of(&now)?;
+            let state = daemon.state();
+            let page = Page::of(&now, state.as_ref().map(Option::as_ref))?;
             made = Some(now);
             Ok(page)
         })
@@ -172,6 +179,16 @@ struct SnmpSource<'a> {
     /// By socket index: number of the last violation that was notified.
     notified: BTreeMap<u32, u64>,
     served: bool,
+    /// What managers have set; `None` where they may not.
+    holds: Option<Holds>,
+}
+
+impl Drop for SnmpSource<'_> {
+    fn drop(&mut self) {
+        if let Some(holds) = &mut self.holds {
+            holds.withdraw_all();
+        }
+    }
 }
 
 impl<'a> SnmpSource<'a> {
@@ -185,6 +202,7 @@ impl<'a> SnmpSource<'a> {
             started_ms: since_1970_ms(),
             notified: BTreeMap::new(),
             served: false,
+            holds: None,
         }
     }
 }
@@ -209,7 +227,31 @@ impl Source for SnmpSource<'_> {
         &self.objects
     }
 
+    fn test(&mut self, objects: &[(Oid, Value)]) -> Result<(), (u16, u16)> {
+        let sockets = current(self.sockets);
+        let Some(holds) = &mut self.holds else { return Err((1, NOT_WRITABLE)) };
+        let known = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.test(objects, &sockets, &known.collector)
+    }
+
+    fn commit(&mut self) -> Result<(), ()> {
+        self.holds.as_mut().map_or(Err(()), Holds::commit)
+    }
+
+    fn undo(&mut self) -> Result<(), ()> {
+        self.holds.as_mut().map_or(Err(()), Holds::undo)
+    }
+
+    fn clean_up(&mut self) {
+        if let Some(holds) = &mut self.holds {
+            holds.clean_up();
+        }
+    }
+
     fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>> {
+        if let Some(holds) = &mut self.holds {
+            holds.withdraw_obeyed(&current(self.sockets));
+        }
         let notified = std::mem::take(&mut self.notified);
         let mut notifications = Vec::new();
         let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();

@@ -1,8 +1,10 @@
-//! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does, to another
-//! gateway over QUIC or TCP.
+//! `ontempo gateway`: relays TCP connections, or flows of UDP datagrams, over QoS sockets, as the paper's
+//! DIRM does, to another gateway over QUIC or TCP.
+
+mod datagrams;
 
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
@@ -17,6 +19,7 @@ use ontempo_qos::{
 use rustix::net::sockopt::set_socket_linger;
 use serde_json::json;
 
+use self::datagrams::Flow;
 use crate::access::{Destination, check_admission};
 use crate::address::{Greeting, connect_in_turn, first_answering, resolve, resolve_all};
 use crate::arguments::{Admission, At, BetweenGateways, FlowDirection, Gateway, Transport};
@@ -35,9 +38,13 @@ const MAX_CONNECTIONS: usize = 512;
 /// client.
 const MAX_WITH_SOCKETS: usize = 256;
 
-/// Files that a connection has open at most: both streams, which may be closing while the next
-/// connection has their place.
-const FILES_PER_CONNECTION: u64 = 4;
+/// Files that a connection has open: its stream, and over TCP the one to the other gateway. A place is
+/// free again when both are closed, except that the last bytes may still be on their way.
+const FILES_OVER_QUIC: u64 = 1;
+const FILES_OVER_TCP: u64 = 2;
+
+/// The same where each has a UDP socket of its own: that, two files to wake its thread, the stream.
+const FILES_WITH_SOCKETS: u64 = 4;
 
 /// Memory of what all connections have received or sent over QUIC, and is on its way.
 const BUFFERS: Bytes = Bytes::new(32 << 20);
@@ -55,6 +62,16 @@ const LAST_REPORT: Wall = Wall::from_secs(1);
 /// reports.
 const OTHER_FILES: u64 = 24;
 
+/// What keeps a connection's messages between the gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Tcp,
+    /// All through one socket.
+    Quic,
+    /// A socket each.
+    QuicEach,
+}
+
 /// Relays connections, which are numbered from 1.
 #[derive(Clone)]
 struct Relay {
@@ -65,37 +82,52 @@ struct Relay {
     exhausted: Arc<Sentences>,
 }
 
-/// Both streams of a connection.
+/// What a connection is at the program.
+#[derive(Clone)]
+enum Near {
+    Stream(Arc<TcpStream>),
+    Flow(Arc<Flow>),
+}
+
+/// Both ends of a connection here.
 #[derive(Clone)]
 struct Both {
-    tcp: Arc<TcpStream>,
+    near: Near,
     far: AnySocket,
 }
 
 impl Both {
     /// Ends all reading and writing of the threads that relay it.
     fn hang_up(&self) {
-        // They may be closed already.
-        let _ = self.tcp.shutdown(Shutdown::Both);
+        match &self.near {
+            // They may be closed already.
+            Near::Stream(tcp) => drop(tcp.shutdown(Shutdown::Both)),
+            Near::Flow(flow) => flow.end(),
+        }
         self.far.hang_up();
     }
 
     /// As `hang_up`, and the program at the TCP connection sees that it was broken off, not its end.
     fn break_off(&self) {
-        // It may be closed already.
-        let _ = set_socket_linger(&*self.tcp, Some(Wall::ZERO));
-        // No FIN: closing sends RST.
-        let _ = self.tcp.shutdown(Shutdown::Read);
+        match &self.near {
+            Near::Stream(tcp) => {
+                // It may be closed already.
+                let _ = set_socket_linger(&**tcp, Some(Wall::ZERO));
+                // No FIN: closing sends RST.
+                let _ = tcp.shutdown(Shutdown::Read);
+            }
+            Near::Flow(flow) => flow.end(),
+        }
         self.far.hang_up();
     }
 }
 
 /// How many connections fit into this many open files.
-fn max_connections(files: u64, have_sockets: bool) -> usize {
-    let (most, each) = match have_sockets {
-        // A driver's socket, and two files to wake it.
-        true => (MAX_WITH_SOCKETS, 2 * FILES_PER_CONNECTION),
-        false => (MAX_CONNECTIONS, FILES_PER_CONNECTION),
+fn max_connections(files: u64, way: Way) -> usize {
+    let (most, each) = match way {
+        Way::Tcp => (MAX_CONNECTIONS, FILES_OVER_TCP),
+        Way::Quic => (MAX_CONNECTIONS, FILES_OVER_QUIC),
+        Way::QuicEach => (MAX_WITH_SOCKETS, FILES_WITH_SOCKETS),
     };
     let fitting = files.saturating_sub(OTHER_FILES) / each;
     most.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
@@ -118,14 +150,20 @@ fn directions(which: FlowDirection, is_near_client: bool) -> Vec<Direction> {
 pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     let listen = arguments.listen.as_str();
     let asked = directions(arguments.direction, arguments.to.is_some());
-    let quality = options("gateway", &arguments.quality, Specification::default(), &asked)?;
-    let have_sockets = arguments.over == BetweenGateways::Quic
-        && arguments.to.is_some()
-        && quality.reserve != Reserve::None;
-    let max = max_connections(raise_limit(), have_sockets);
+    let default =
+        if arguments.udp { datagrams::default_specification() } else { Specification::default() };
+    let quality = options("gateway", &arguments.quality, default, &asked)?;
+    let way = match arguments.over {
+        BetweenGateways::Tcp => Way::Tcp,
+        BetweenGateways::Quic if arguments.to.is_some() && quality.reserve != Reserve::None => {
+            Way::QuicEach
+        }
+        BetweenGateways::Quic => Way::Quic,
+    };
+    let max = max_connections(raise_limit(), way);
     let options = QosOptions {
         // TCP streams have no holes, whatever loss the specification permits.
-        reliable: true,
+        reliable: !arguments.udp,
         buffers: Some(Arc::new(Buffers::new(BUFFERS))),
         // More than there are places, for those that take the place of another or are refused.
         connections: Some(max + max / 4 + 8),
@@ -138,8 +176,14 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
         exhausted: Arc::new(Sentences::about("missing descriptors")),
     };
     let stopped = stop_flag()?;
+    let idle = Wall::from_nanos(arguments.idle.as_nanos());
     let work: Box<dyn FnOnce(Relay) -> io::Error + Send> = match (&arguments.to, &arguments.server)
     {
+        (Some(to), _) if arguments.udp => {
+            let far = Arc::new(Far::read(to, arguments, options)?);
+            let socket = Arc::new(listen_for_datagrams(arguments, &relay)?);
+            Box::new(move |relay| datagrams::near_clients(&socket, &far, idle, &relay))
+        }
         (Some(to), _) => {
             let far = Arc::new(Far::read(to, arguments, options)?);
             let listener = listen_for_clients(arguments, &relay)?;
@@ -148,7 +192,8 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
         (None, Some(server)) => {
             let server = resolve(server, "--server ")?;
             let listener = listen_for_gateway(arguments, options, &relay)?;
-            Box::new(move |relay| near_server(&listener, server, &relay))
+            let is_udp = arguments.udp;
+            Box::new(move |relay| near_server(&listener, (server, is_udp.then_some(idle)), &relay))
         }
         // The parser requires one of them.
         (None, None) => return Err(Failure::Input("--to or --server is needed".to_owned())),
@@ -172,6 +217,20 @@ fn listen_for_clients(arguments: &Gateway, relay: &Relay) -> Result<TcpListener,
     let text = format!("listening at {local}; Ctrl-C ends it");
     relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
     Ok(listener)
+}
+
+/// The same with UDP.
+fn listen_for_datagrams(arguments: &Gateway, relay: &Relay) -> Result<UdpSocket, Failure> {
+    let listen = arguments.listen.as_str();
+    let at = resolve(listen, "--listen ")?;
+    check_admission(at, arguments.anyone, "say --anyone")?;
+    let environment =
+        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
+    let socket = UdpSocket::bind(at).map_err(environment)?;
+    let local = socket.local_addr().map_err(environment)?;
+    let text = format!("listening at {local}, UDP; Ctrl-C ends it");
+    relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
+    Ok(socket)
 }
 
 /// Listens for the other gateway and prints how it connects.
@@ -262,7 +321,12 @@ fn near_clients(listener: &TcpListener, far: &Arc<Far>, relay: &Relay) -> io::Er
         match listener.accept() {
             Ok((tcp, remote)) => {
                 let far = Arc::clone(far);
-                relay.begin(remote, move || Ok((tcp, far.connect().map_err(io::Error::from)?)));
+                let connect = move || {
+                    tcp.set_nodelay(true)?;
+                    let near = Near::Stream(Arc::new(tcp));
+                    Ok((near, far.connect().map_err(io::Error::from)?))
+                };
+                relay.begin(remote, connect);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) if is_exhausted(&error) => {
@@ -274,13 +338,23 @@ fn near_clients(listener: &TcpListener, far: &Arc<Far>, relay: &Relay) -> io::Er
     }
 }
 
-/// Relays connections of the other gateway to the server. Returns when accepting fails.
-fn near_server(listener: &MessageListener, server: SocketAddr, relay: &Relay) -> io::Error {
+/// Relays connections of the other gateway to the server, over UDP where a time is given that ends an
+/// idle flow. Returns when accepting fails.
+fn near_server(
+    listener: &MessageListener,
+    (server, idle): (SocketAddr, Option<Wall>),
+    relay: &Relay,
+) -> io::Error {
     loop {
         match listener.accept_or_refuse() {
             Ok(Accepted::Connection(far, remote)) => {
-                relay.begin(remote, move || {
-                    Ok((TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?, far))
+                relay.begin(remote, move || match idle {
+                    Some(idle) => Ok((Flow::to(server, idle)?, far)),
+                    None => {
+                        let tcp = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?;
+                        tcp.set_nodelay(true)?;
+                        Ok((Near::Stream(Arc::new(tcp)), far))
+                    }
                 });
             }
             Ok(Accepted::Refused(remote, why)) => relay.refused.say(&format!("{remote}: {why}")),
@@ -308,7 +382,7 @@ impl Relay {
     fn begin(
         &self,
         remote: SocketAddr,
-        connect: impl FnOnce() -> io::Result<(TcpStream, AnySocket)> + Send + 'static,
+        connect: impl FnOnce() -> io::Result<(Near, AnySocket)> + Send + 'static,
     ) {
         let Some(Begun { number, activity, ended }) = self.place(remote.ip()) else {
             let max = self.lock().max();
@@ -343,10 +417,9 @@ impl Relay {
         number: u64,
         remote: SocketAddr,
         activity: &Activity,
-        connect: impl FnOnce() -> io::Result<(TcpStream, AnySocket)>,
+        connect: impl FnOnce() -> io::Result<(Near, AnySocket)>,
     ) -> io::Result<()> {
-        let (tcp, far) = connect()?;
-        tcp.set_nodelay(true)?;
+        let (near, far) = connect()?;
         let log = self.log(Some(number));
         // A closed output does not end the relay; here and below.
         let _ = log.write(
@@ -358,18 +431,32 @@ impl Relay {
         for direction in [Direction::Sending, Direction::Receiving] {
             let _ = log.agreed(direction, &far.agreed(direction));
         }
-        let both = Both { tcp: Arc::new(tcp), far };
+        let both = Both { near, far };
         self.lock().agreed(number, both.clone());
         let (of_back, activity_back) = (both.clone(), activity.clone());
         let back = thread::Builder::new().name("relay back".to_owned());
-        let back = back.spawn(move || backward(&of_back, &activity_back))?;
-        let there = forward(&both, activity);
+        let back = back.spawn(move || match &of_back.near {
+            Near::Stream(tcp) => backward(tcp, &of_back, &activity_back),
+            Near::Flow(flow) => datagrams::backward(flow, &of_back.far, &activity_back),
+        })?;
+        let there = match &both.near {
+            Near::Stream(tcp) => forward(tcp, &both, activity),
+            Near::Flow(flow) => datagrams::forward(flow, &both.far, activity),
+        };
         let back =
             back.join().unwrap_or_else(|_| Err(io::Error::other("the relay thread panicked")));
         if there.is_ok() && back.is_ok() {
             await_last_report(&both.far);
         }
         let _ = summary(log, &both.far);
+        if let Near::Flow(flow) = &both.near
+            && flow.dropped() > 0
+        {
+            let count = flow.dropped();
+            let text =
+                format!("{count} datagrams dropped: longer than agreed, or too many at once");
+            let _ = log.write("dropped", json!({ "datagrams": count }), &text);
+        }
         drop(both);
         self.end(number);
         // The thread ends with the connection.
@@ -425,8 +512,8 @@ fn summary(log: EventLog, far: &AnySocket) -> Result<(), Failure> {
     })
 }
 
-fn forward(both: &Both, activity: &Activity) -> io::Result<()> {
-    let Both { tcp, far } = both;
+fn forward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> {
+    let far = &both.far;
     let most = match far {
         AnySocket::Quic(_) => QUIC_PIECE,
         _ => usize::MAX,
@@ -436,7 +523,7 @@ fn forward(both: &Both, activity: &Activity) -> io::Result<()> {
     loop {
         // What comes meanwhile becomes one message, up to the agreed size.
         thread::sleep(pace.wait(Instant::now()));
-        match pump.step(&**tcp, |message| far.send_message(message)) {
+        match pump.step(tcp, |message| far.send_message(message)) {
             Ok(true) => {
                 let (now, agreed) = (Instant::now(), far.agreed(Direction::Sending));
                 activity.note(now);
@@ -453,11 +540,11 @@ fn forward(both: &Both, activity: &Activity) -> io::Result<()> {
     Ok(())
 }
 
-fn backward(both: &Both, activity: &Activity) -> io::Result<()> {
-    let Both { tcp, far } = both;
+fn backward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> {
+    let far = &both.far;
     let mut pump = Backward::default();
     loop {
-        match pump.step(far, &**tcp) {
+        match pump.step(far, tcp) {
             Ok(true) => activity.note(Instant::now()),
             Ok(false) => break,
             Err(error) => {
@@ -469,4 +556,18 @@ fn backward(both: &Both, activity: &Activity) -> io::Result<()> {
     // The client or server may have closed already.
     let _ = tcp.shutdown(Shutdown::Write);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_limit_of_files_suffices_for_as_many_connections_as_a_gateway_takes() {
+        assert_eq!(max_connections(1_024, Way::Quic), MAX_CONNECTIONS);
+        assert_eq!(max_connections(1_024, Way::Tcp), 500);
+        assert_eq!(max_connections(1_024, Way::QuicEach), 250);
+        assert_eq!(max_connections(4_096, Way::Tcp), MAX_CONNECTIONS);
+        assert_eq!(max_connections(0, Way::Tcp), 1);
+    }
 }

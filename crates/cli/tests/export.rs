@@ -38,7 +38,7 @@ fn publish(place: &Place, violations: u64) {
         "sent_messages": 40, "sent_bytes": 51_200, "messages": 35, "bytes": 44_800,
         "lost_messages": 5, "throughput": 614_400.0, "loss": 12.5, "delay": 0.0125,
         "delay_error": 0.0005, "jitter": 0.001,
-        "parameters": [{ "parameter": 6, "asked": 100_000, "coerced": false,
+        "parameters": [{ "parameter": 6, "asked": 80_000, "agreed": 100_000, "coerced": false,
             "delivered": 320_000, "violated": violations % 2 == 1, "begun": violations.div_ceil(2),
             "changed_ms": null }],
         "violations": violated,
@@ -64,7 +64,7 @@ fn snmpd_serves_every_object_and_snmptrapd_receives_violations() {
     wait_until("the sub-agent", || master.query("snmpget", &count).contains("= 1"));
 
     let walked = master.query("snmpwalk", ROOT);
-    assert_eq!(walked.lines().count(), 1 + 21 + 6, "{walked}");
+    assert_eq!(walked.lines().count(), 1 + 24 + 7, "{walked}");
     assert!(walked.contains(&format!(".{ROOT}.1.2.1.2.1 = \"film\"")), "{walked}");
     assert!(walked.contains(&format!(".{ROOT}.1.2.1.19.1 = 12500")), "{walked}");
     // GetBulk finds what GetNext finds.
@@ -209,11 +209,15 @@ fn promtool_finds_no_errors_in_the_metrics() {
     assert!(printed.status.success(), "{}\n{page}", String::from_utf8_lossy(&words));
 }
 
-/// The metrics that a text names.
+/// The metrics of QoS sockets that a text names.
 fn metrics(text: &str) -> BTreeSet<String> {
+    metrics_of("ontempo_qos_", text)
+}
+
+fn metrics_of(prefix: &str, text: &str) -> BTreeSet<String> {
     let is_of_name = |one: char| one.is_ascii_alphanumeric() || one == '_';
     let words = text.split(|one: char| !is_of_name(one));
-    words.filter(|word| word.starts_with("ontempo_qos_")).map(str::to_owned).collect()
+    words.filter(|word| word.starts_with(prefix)).map(str::to_owned).collect()
 }
 
 /// All texts below a field of this name.
@@ -276,6 +280,19 @@ fn the_alerts_use_documented_metrics_and_promtool_finds_no_errors_in_them() {
 }
 
 #[test]
+fn what_dashboard_and_alerts_ask_of_the_rsvp_daemon_is_documented() {
+    let read = |path: &str| fs::read_to_string(house().join(path)).expect(path);
+    let docs = read("docs/reservations.md");
+    for path in ["dashboards/ontempo-qos.json", "dashboards/ontempo-qos-alerts.yml"] {
+        let used = metrics_of("ontempo_rsvpd_", &read(path));
+        assert!(used.len() >= 2, "{path}: {used:?}");
+        let unknown: Vec<_> =
+            used.iter().filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+        assert!(unknown.is_empty(), "docs/reservations.md says nothing of {unknown:?}");
+    }
+}
+
+#[test]
 fn grafana_can_load_the_dashboard() {
     let dashboard = dashboard();
     assert_eq!(dashboard["schemaVersion"], 39, "Grafana 11; later ones migrate it");
@@ -321,7 +338,7 @@ fn monitor_shows_violated_parameters() {
     let ran = place.run(&["monitor", "--json", "--once", "--folder", "reports"]);
     assert_eq!(ran.succeeds().json()["sockets"][0]["socket"]["messages"], 35);
     let parameter = &ran.json()["sockets"][0]["socket"]["parameters"][0];
-    let shown = (&parameter["parameter"], &parameter["unit"], &parameter["asked"]);
+    let shown = (&parameter["parameter"], &parameter["unit"], &parameter["agreed"]);
     assert_eq!(shown, (&"max_delay".into(), &"s".into(), &0.1.into()));
     place.run(&["monitor", "--folder", "nowhere"]).fails(2, &["--folder nowhere: cannot be read"]);
     fs::create_dir(place.path("empty")).expect("a folder");

@@ -126,7 +126,7 @@ fn idle_clients_of_one_host_that_take_all_places_do_not_keep_another_host_out() 
     let place = Place::new("gateway-shares", "");
     let near_server = Gateway::start(&place, 1_024, &["--over", "tcp", "--server", &echo()]);
     // Ten places.
-    let near_client = Gateway::start(&place, 64, &["--over", "tcp", "--to", &near_server.local]);
+    let near_client = Gateway::start(&place, 44, &["--over", "tcp", "--to", &near_server.local]);
     let take = |_| {
         let mut client = TcpStream::connect(&near_client.local).expect("connected");
         client.set_read_timeout(Some(Duration::from_secs(6))).expect("set");
@@ -177,9 +177,9 @@ fn clients_that_take_all_descriptors_do_not_end_a_gateway() {
 #[test]
 fn the_soft_limit_of_descriptors_is_raised_for_as_many_connections_as_a_gateway_takes() {
     let place = Place::new("gateway-many", "");
-    let mut near_server = Gateway::start(&place, 8_192, &["--over", "tcp", "--server", &echo()]);
+    let mut near_server = Gateway::start(&place, 1_024, &["--over", "tcp", "--server", &echo()]);
     // The usual soft limit, below a hard limit that suffices.
-    let script = "ulimit -Sn 256; ulimit -Hn 8192; exec \"$0\" \"$@\"";
+    let script = "ulimit -Sn 256; ulimit -Hn 1024; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_ontempo"), "gateway", "--json"]);
     command.args(["--listen", "127.0.0.1:0", "--over", "tcp", "--to", &near_server.local]);
@@ -193,7 +193,7 @@ fn the_soft_limit_of_descriptors_is_raised_for_as_many_connections_as_a_gateway_
     spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     let local = printed["local"].as_str().expect("an address");
     let room = vec![7; 100_000];
-    let clients: Vec<TcpStream> = (0..400)
+    let clients: Vec<TcpStream> = (0..500)
         .map(|_| {
             let mut client = TcpStream::connect(local).expect("connected");
             client.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
@@ -283,7 +283,7 @@ fn a_gateway_that_gets_no_threads_loses_no_place() {
     let near_server = Gateway::start(&place, 1_024, &["--over", "tcp", "--server", &server]);
     // Ten places, and threads for a few connections; the limit is that of a user without others.
     let mut command = Command::new("prlimit");
-    command.args(["--nofile=64:64", "--nproc=12:1000", "setpriv", "--reuid=64003"]);
+    command.args(["--nofile=44:44", "--nproc=12:1000", "setpriv", "--reuid=64003"]);
     command.args(["--regid=64003", "--clear-groups", "--"]);
     command.arg(&program).args(["gateway", "--json", "--listen", "127.0.0.1:0"]);
     command
@@ -523,8 +523,9 @@ fn over_quic_as_many_clients_that_read_nothing_as_there_are_places_keep_within_t
     let small = 16 << 10;
     rustix::net::sockopt::set_socket_send_buffer_size(&server, small).expect("set");
     rustix::net::sockopt::set_socket_recv_buffer_size(&server, small).expect("set");
-    let mut near_server = Gateway::start(&place, 8_192, &["--server", &echo_at(server)]);
-    let mut near_client = Gateway::start(&place, 8_192, &["--to", &near_server.url]);
+    // The usual limit suffices for all places.
+    let mut near_server = Gateway::start(&place, 1_024, &["--server", &echo_at(server)]);
+    let mut near_client = Gateway::start(&place, 1_024, &["--to", &near_server.url]);
     for gateway in [&mut near_server, &mut near_client] {
         let mut out = gateway.out.take().expect("its output");
         spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
@@ -563,7 +564,7 @@ fn over_quic_idle_clients_of_one_host_that_take_all_places_do_not_keep_another_h
     let place = Place::new("gateway-quic-shares", "");
     let near_server = Gateway::start(&place, 1_024, &["--server", &echo()]);
     // Ten places.
-    let near_client = Gateway::start(&place, 64, &["--to", &near_server.url]);
+    let near_client = Gateway::start(&place, 34, &["--to", &near_server.url]);
     let take = |_| {
         let mut client = TcpStream::connect(&near_client.local).expect("connected");
         client.set_read_timeout(Some(Duration::from_secs(60))).expect("set");

@@ -176,8 +176,8 @@ fn a_live_socket_has_the_same_values_in_snmp_prometheus_and_monitor() {
     let begun = format!(".{ROOT}.0.1");
     wait_until("the notification", || master.log("snmptrapd").contains(&begun));
     let trap_log = master.log("snmptrapd");
-    let asked = format!(".{ROOT}.1.3.1.2.{index}.7 = Gauge32: 20000");
-    assert!(trap_log.contains(&asked), "{asked} is not in {trap_log}");
+    let agreed = format!(".{ROOT}.1.3.1.8.{index}.7 = Gauge32: 20000");
+    assert!(trap_log.contains(&agreed), "{agreed} is not in {trap_log}");
     let violated = |page: &str| {
         page.lines().any(|line| {
             line.starts_with("ontempo_qos_violated{")

@@ -323,7 +323,7 @@ fn largest_report(process: u32) -> String {
     let address = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535";
     let parameters: Vec<_> = (1..=8)
         .map(|parameter| {
-            json!({ "parameter": parameter, "asked": 100_000, "coerced": true, "delivered": 320_000,
+            json!({ "parameter": parameter, "asked": 80_000, "agreed": 100_000, "coerced": true, "delivered": 320_000,
                 "violated": true, "begun": 2, "changed_ms": 1 })
         })
         .collect();

@@ -1,14 +1,17 @@
 //! What the fuzz target of AgentX does with bytes, and the test on stable with every file of the
 //! corpus.
 
-use ontempo_monitor::agentx::{Agent, take_message};
-use ontempo_monitor::mib::{MODULES, Objects};
+use std::time::Duration;
+
+use ontempo_monitor::agentx::{Agent, Source, take_message};
+use ontempo_monitor::mib::{MODULES, Objects, Oid, Value};
 use ontempo_monitor::{Carrier, Collected, ParameterReport, Reservation, Role, SocketReport};
 
 fn socket(id: u32) -> SocketReport {
     let parameter = ParameterReport {
         parameter: 1,
-        asked: 60_000,
+        asked: Some(80_000),
+        agreed: 60_000,
         coerced: false,
         delivered: Some(50_000),
         violated: true,
@@ -36,6 +39,9 @@ fn socket(id: u32) -> SocketReport {
         delay: Some(0.0125),
         delay_error: Some(0.0005),
         jitter: Some(0.001),
+        rungs: 3,
+        rung: 1,
+        held: None,
         parameters: vec![parameter],
         violations: Vec::new(),
     }
@@ -55,20 +61,44 @@ fn agreed(asked: &[u8]) -> Vec<u8> {
     answer
 }
 
+/// What does not change; anything can be set.
+struct Fixed(Objects);
+
+impl Source for Fixed {
+    fn begun(&mut self, _: Duration) {}
+
+    fn objects(&mut self) -> &Objects {
+        &self.0
+    }
+
+    fn test(&mut self, _: &[(Oid, Value)]) -> Result<(), (u16, u16)> {
+        Ok(())
+    }
+
+    fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>> {
+        Vec::new()
+    }
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
 /// Bytes of a master's, to an agent that serves three sockets.
 pub(crate) fn agentx(bytes: &[u8]) {
     let mut objects = Objects::default();
     let collected = |id| Collected { index: id, process: 7, user: 0, socket: socket(id) };
     objects.set_sockets(&[1, 2, 40].map(collected), 0);
+    let mut source = Fixed(objects);
     let (mut agent, mut asked) = Agent::open().expect("it can be written");
     for _ in MODULES {
-        asked = agent.handle(&agreed(&asked), &objects).expect("agreed").expect("it registers");
+        asked = agent.handle(&agreed(&asked), &mut source).expect("agreed").expect("it registers");
     }
-    assert_eq!(agent.handle(&agreed(&asked), &objects).expect("agreed"), None);
+    assert_eq!(agent.handle(&agreed(&asked), &mut source).expect("agreed"), None);
     assert!(agent.is_serving());
     let mut received = bytes.to_vec();
     while let Ok(Some(message)) = take_message(&mut received) {
-        match agent.handle(&message, &objects) {
+        match agent.handle(&message, &mut source) {
             Ok(Some(answer)) => assert!(answer.len() < 1 << 20, "{} bytes", answer.len()),
             Ok(None) => {}
             Err(_) => return,

@@ -84,6 +84,8 @@ struct Reading {
     in_all: Amount,
     skipped: Vec<Skipped>,
     not_told: usize,
+    /// By process: the place of its folder.
+    places: BTreeMap<u32, usize>,
 }
 
 impl Reading {
@@ -160,6 +162,8 @@ impl Reading {
 pub struct Collector {
     /// By process, its start and the socket's number there.
     indexes: Numbers<(u32, u64, u32)>,
+    /// Where the report of each process was found.
+    folders: BTreeMap<u32, ReportFolder>,
 }
 
 impl Collector {
@@ -179,30 +183,41 @@ impl Collector {
             .into_iter()
             .filter_map(|process| Some((process, process::owner(process)?)))
             .collect();
-        for folder in folders {
-            match folder.open() {
+        for (place, at) in folders.iter().enumerate() {
+            match at.open() {
                 Ok(Some(folder)) => {
                     let is_of = |user: u32| folder.is_shared || user == folder.owner;
                     for (process, user) in processes.iter().filter(|(_, user)| is_of(*user)) {
+                        let before = reading.in_all.sockets;
                         reading.read(&folder, *process, *user);
+                        if reading.in_all.sockets > before {
+                            reading.places.insert(*process, place);
+                        }
                     }
                 }
                 Ok(None) => {}
                 // The error names the folder.
                 Err(error) => {
                     let reason = error.to_string();
-                    let path = folder.path();
+                    let path = at.path();
                     let named = format!("{}: ", path.display());
                     let reason = reason.strip_prefix(&named).unwrap_or(&reason).to_owned();
                     reading.skip(path, reason);
                 }
             }
         }
-        let Reading { reports, mut skipped, not_told, .. } = reading;
+        let Reading { reports, mut skipped, not_told, places, .. } = reading;
+        let found = places.into_iter();
+        self.folders = found.map(|(process, place)| (process, folders[place].clone())).collect();
         if let Some(last) = skipped.last_mut().filter(|_| not_told > 0) {
             last.reason += &format!("; and {not_told} more reports are not shown");
         }
         (self.numbered(reports.into_values()), skipped)
+    }
+
+    /// The folder in which the report of a process was found at the last time.
+    pub fn folder_of(&self, process: u32) -> Option<&ReportFolder> {
+        self.folders.get(&process)
     }
 
     fn numbered(&mut self, reports: impl Iterator<Item = (u32, ProcessReport)>) -> Vec<Collected> {

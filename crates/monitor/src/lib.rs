@@ -16,6 +16,7 @@ mod folder;
 pub mod http;
 pub mod mib;
 mod numbers;
+mod orders;
 mod process;
 pub mod prometheus;
 mod publish;
@@ -24,6 +25,7 @@ mod report;
 mod tests;
 
 pub use collect::{Collected, Collector, Skipped};
+pub use orders::{Orders, started};
 pub use publish::{
     FOLDER_VARIABLE, HOST_FOLDER, HostFolder, Publisher, ReportFolder, make_host_folder,
 };

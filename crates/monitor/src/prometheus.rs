@@ -1,6 +1,8 @@
 //! Export to Prometheus: the OpenMetrics text format, by `prometheus-client`; the older text format
 //! 0.0.4 for clients that do not accept OpenMetrics. [`http`](super::http) serves them.
 
+mod daemon;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +14,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::daemon::Daemon;
 use super::report::from_mib_units;
 use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
 use ontempo_mechanisms::qos::Value;
+use ontempo_reservation::local::Status;
 
 /// Bytes of a page, in each format. Any user's reports may have long names of many sockets.
 const MAX_PAGE: usize = 4 << 20;
@@ -34,14 +38,16 @@ pub struct Page {
 impl Page {
     /// The metrics of these sockets, as many as fit in 4 MiB; the metric
     /// `ontempo_qos_sockets_left_out` counts the others. Those of the users with the fewest bytes go
-    /// first.
+    /// first. The state of the host's RSVP daemon stands below, `Some(None)` for one that does not
+    /// answer; `None` where there is none.
     ///
     /// # Errors
     /// Never: it writes to memory.
-    pub fn of(sockets: &[Collected]) -> Result<Self, fmt::Error> {
+    pub fn of(sockets: &[Collected], daemon: Option<Option<&Status>>) -> Result<Self, fmt::Error> {
         let shown = fitting(sockets);
         let left_out = sockets.len() - shown.len();
-        let open_metrics = text(shown, left_out)?;
+        let daemon = daemon.map(|status| Daemon(status.cloned()));
+        let open_metrics = text(shown, left_out, daemon)?;
         Ok(Self { plain: plain(&open_metrics).into(), open_metrics: open_metrics.into() })
     }
 
@@ -119,7 +125,7 @@ fn length(one: &Collected) -> usize {
     };
     let labels: usize =
         labels(one).iter().map(|(name, value)| name.len() + escaped(value) + "=\"\",".len()).sum();
-    let lines = COUNTERS.len() + GAUGES.len() + OTHERS + 3 * one.socket.parameters.len();
+    let lines = COUNTERS.len() + GAUGES.len() + OTHERS + 4 * one.socket.parameters.len();
     lines * (labels + MAX_LINE_REST)
 }
 
@@ -127,9 +133,17 @@ fn length(one: &Collected) -> usize {
 ///
 /// # Errors
 /// Never: it writes to memory.
-fn text(sockets: Vec<Collected>, left_out: usize) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("ontempo_qos");
-    registry.register_collector(Box::new(Figures { sockets, left_out }));
+fn text(
+    sockets: Vec<Collected>,
+    left_out: usize,
+    daemon: Option<Daemon>,
+) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("ontempo");
+    let of_sockets = Box::new(Figures { sockets, left_out });
+    registry.sub_registry_with_prefix("qos").register_collector(of_sockets);
+    if let Some(daemon) = daemon {
+        registry.sub_registry_with_prefix("rsvpd").register_collector(Box::new(daemon));
+    }
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
@@ -288,15 +302,28 @@ impl Figures {
             let labels = labels_of(one, parameter);
             metric.encode(family.encode_family(&labels.as_slice())?)?;
         }
-        let kind = prometheus_client::metrics::MetricType::Gauge;
-        let help = "Agreed value, in the unit of its label";
-        let mut family = encoder.encode_descriptor("agreed", help, None, kind)?;
-        for (one, parameter) in &rows {
-            let Some(which) = parameter.which() else { continue };
-            let (unit, value) = in_base_unit(from_mib_units(which, parameter.asked));
-            let mut labels = labels_of(one, parameter);
-            labels.push(("unit", unit.to_owned()));
-            ConstGauge::new(value).encode(family.encode_family(&labels.as_slice())?)?;
+        let values: [(_, _, fn(&ParameterReport) -> Option<u64>); 2] = [
+            ("agreed", "Agreed value, in the unit of its label", |one| Some(one.agreed)),
+            ("asked", "Value that this end has asked for, in the unit of its label", |one| {
+                one.asked
+            }),
+        ];
+        for (name, help, value) in values {
+            let found = rows.iter().filter_map(|(one, parameter)| {
+                Some((one, parameter, parameter.which()?, value(parameter)?))
+            });
+            let mut found = found.peekable();
+            if found.peek().is_none() {
+                continue;
+            }
+            let kind = prometheus_client::metrics::MetricType::Gauge;
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            for (one, parameter, which, value) in found {
+                let (unit, value) = in_base_unit(from_mib_units(which, value));
+                let mut labels = labels_of(one, parameter);
+                labels.push(("unit", unit.to_owned()));
+                ConstGauge::new(value).encode(family.encode_family(&labels.as_slice())?)?;
+            }
         }
         Ok(())
     }
@@ -340,7 +367,7 @@ mod tests {
 
     #[test]
     fn figures_have_names_units_and_labels() {
-        let text = text(vec![collected(1)], 0).unwrap();
+        let text = text(vec![collected(1)], 0, None).unwrap();
         let labels = "socket=\"1\",name=\"café 1\",role=\"receiver\",carrier=\"udp\",\
                       local=\"192.0.2.1:5000\",remote=\"192.0.2.2:5000\"";
         for line in [
@@ -350,6 +377,9 @@ mod tests {
             format!("ontempo_qos_violated{{{labels},parameter=\"max_delay\"}} 1"),
             format!("ontempo_qos_violations_total{{{labels},parameter=\"max_delay\"}} 2"),
             format!("ontempo_qos_agreed{{{labels},parameter=\"max_delay\",unit=\"seconds\"}} 0.1"),
+            format!(
+                "ontempo_qos_asked{{{labels},parameter=\"max_delay\",unit=\"seconds\"}} 0.100003"
+            ),
             format!("ontempo_qos_dscp{{{labels}}} 34"),
             format!("ontempo_qos_reservation{{{labels},state=\"controlled-load\"}} 1"),
         ] {
@@ -362,13 +392,13 @@ mod tests {
     fn what_is_not_known_is_left_out() {
         let mut one = collected(1);
         one.socket.delay = None;
-        let text = text(vec![one], 0).unwrap();
+        let text = text(vec![one], 0, None).unwrap();
         assert!(!text.contains("ontempo_qos_delay_seconds{"));
     }
 
     #[test]
     fn who_does_not_ask_for_open_metrics_gets_the_text_format_before_it() {
-        let text = plain(&text(vec![collected(1)], 0).unwrap());
+        let text = plain(&text(vec![collected(1)], 0, None).unwrap());
         for line in [
             "# HELP ontempo_qos_sent_bytes_total Payload sent",
             "# TYPE ontempo_qos_sent_bytes_total counter",
@@ -383,7 +413,7 @@ mod tests {
     fn a_name_cannot_contain_what_a_terminal_obeys_nor_lines() {
         let mut one = collected(1);
         one.socket.name = "\u{1b}[2J\u{9b}\n\"film".to_owned();
-        let text = text(vec![one], 0).unwrap();
+        let text = text(vec![one], 0, None).unwrap();
         assert!(text.contains(r#"name="\\u001b[2J\\u009b\\u000a\"film""#), "{text}");
         assert!(!text.contains(|one: char| one.is_control() && one != '\n'));
     }
@@ -401,7 +431,7 @@ mod tests {
     fn a_page_has_a_bound_and_says_how_many_sockets_it_leaves_out() {
         let mut sockets: Vec<Collected> = (1..=8_000).map(|index| long(index, 1_000)).collect();
         sockets.push(Collected { user: 1_001, ..collected(8_001) });
-        let page = Page::of(&sockets).unwrap();
+        let page = Page::of(&sockets, None).unwrap();
         for text in [&page.open_metrics, &page.plain] {
             // The lines about each metric are beside those of the sockets.
             let length = text.len();
@@ -412,7 +442,7 @@ mod tests {
             let line = format!("ontempo_qos_sockets_left_out {}", 8_001 - shown);
             assert!(text.lines().any(|found| found == line), "{line}");
         }
-        let page = Page::of(&[collected(1)]).unwrap();
+        let page = Page::of(&[collected(1)], None).unwrap();
         assert!(!page.plain.contains("left_out"));
     }
 
@@ -426,7 +456,7 @@ mod tests {
                 pages
                     .next(|| {
                         made += 1;
-                        Page::of(&[collected(made)])
+                        Page::of(&[collected(made)], None)
                     })
                     .unwrap(),
             );
@@ -434,7 +464,7 @@ mod tests {
         assert_eq!(made, 2);
         // The first version has been read: there is a new one.
         held.remove(0);
-        let page = pages.next(|| Page::of(&[collected(3)])).unwrap();
+        let page = pages.next(|| Page::of(&[collected(3)], None)).unwrap();
         assert!(page.plain.contains("socket=\"3\""));
     }
 }

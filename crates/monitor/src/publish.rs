@@ -11,7 +11,7 @@ use rustix::fs::Mode;
 use rustix::mount::{MountFlags, mount};
 
 use super::folder::{Folder, final_name, this_user};
-use super::{MAX_REPORT_LEN, ProcessReport, SocketReport, at_exit, process};
+use super::{MAX_REPORT_LEN, Orders, ProcessReport, SocketReport, at_exit, process};
 
 /// The folder of a host, for processes that may write to it.
 pub const HOST_FOLDER: &str = "/run/ontempo/qos";
@@ -322,6 +322,12 @@ impl Publisher {
 }
 
 impl Publisher {
+    /// What an operator asks of this process's sockets now.
+    pub fn orders(&self) -> Option<Orders> {
+        let folder = self.folder.open().ok()??;
+        Orders::take(&folder, self.process, self.started)
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let folder = self.folder.open_to_write()?;
         if !std::mem::replace(&mut self.has_swept, true) {

@@ -18,7 +18,7 @@ pub const MAX_TEXT_LEN: usize = 255;
 pub const MAX_VIOLATIONS: usize = 32;
 
 /// Maximum bytes of a report: [`MAX_SOCKETS`] with the longest texts, escaped, and all violations.
-pub const MAX_REPORT_LEN: usize = 8 << 20;
+pub const MAX_REPORT_LEN: usize = 9 << 20;
 
 /// All sockets of one process that have a specification.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -131,6 +131,15 @@ pub struct SocketReport {
     pub delay_error: Option<f64>,
     /// Mean jitter in the last interval in seconds (equation 5).
     pub jitter: Option<f64>,
+    /// How many rungs its ladder has; 0 without one.
+    #[serde(default)]
+    pub rungs: u32,
+    /// The rung at which it is, 0 the first.
+    #[serde(default)]
+    pub rung: u32,
+    /// The rung that an operator holds it at; `None`: its ladder steps by itself.
+    #[serde(default)]
+    pub held: Option<u32>,
     /// The agreed parameters, in the order of the paper.
     pub parameters: Vec<ParameterReport>,
     /// The latest begins and ends of violations, oldest first.
@@ -144,8 +153,10 @@ pub struct SocketReport {
 pub struct ParameterReport {
     /// Index among the parameters of the paper, from 1.
     pub parameter: u8,
+    /// The value that this end has asked for; `None` if it has asked for none.
+    pub asked: Option<u64>,
     /// The agreed value.
-    pub asked: u64,
+    pub agreed: u64,
     /// Whether it was coerced at this end.
     pub coerced: bool,
     /// The value delivered in the last interval with a measurement.
@@ -324,7 +335,8 @@ mod tests {
         long.parameters = (1..=Parameter::ALL.len() as u8)
             .map(|parameter| ParameterReport {
                 parameter,
-                asked: u64::MAX,
+                asked: Some(u64::MAX),
+                agreed: u64::MAX,
                 coerced: false,
                 delivered: Some(u64::MAX),
                 violated: false,

@@ -19,11 +19,12 @@ pub(super) fn folder(name: &str) -> PathBuf {
 }
 
 pub(super) fn socket(id: u32) -> SocketReport {
-    let parameter = |parameter, asked| ParameterReport {
+    let parameter = |parameter, agreed| ParameterReport {
         parameter,
-        asked,
+        asked: Some(agreed + 3),
+        agreed,
         coerced: false,
-        delivered: Some(asked + 1),
+        delivered: Some(agreed + 1),
         violated: true,
         begun: 2,
         changed_ms: Some(5_000),
@@ -49,6 +50,9 @@ pub(super) fn socket(id: u32) -> SocketReport {
         delay: Some(0.0125),
         delay_error: Some(0.0005),
         jitter: Some(0.001),
+        rungs: 3,
+        rung: 1,
+        held: None,
         parameters: vec![parameter(1, 60_000), parameter(6, 100_000)],
         violations: Vec::new(),
     }

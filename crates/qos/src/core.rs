@@ -17,7 +17,8 @@ use super::offset::Sample;
 use super::outgoing::{Counter, Outgoing};
 use super::setup::Established;
 use super::wire::{
-    Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
+    Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, TCP_HEADER, UDP_HEADER,
+    UDP_PADDING, WireError,
 };
 use super::{Direction, QosOptions};
 use ontempo_monitor::{Carrier, MAX_VIOLATIONS, Reservation, from_mib_units};
@@ -130,7 +131,7 @@ impl Core {
         let most = match carrier {
             Carrier::Tcp => MAX_MESSAGE_LEN,
             // Headers of the datagram and of IPv6 are not part of the message.
-            Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER,
+            Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER - UDP_PADDING,
             // The endpoint's default limit.
             Carrier::Quic => (4 << 20) - TCP_HEADER,
         };

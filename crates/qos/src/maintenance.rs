@@ -140,6 +140,13 @@ fn run() {
         next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
         let Some(all) = alive() else { return };
+        if let Some(orders) = publisher.as_ref().and_then(Publisher::orders) {
+            for core in all.iter().map(|one| one.core()) {
+                if let Some(rung) = orders.held.get(&report::sending_id(core)) {
+                    lock(&core.outgoing).hold(*rung);
+                }
+            }
+        }
         for connection in &all {
             tend(connection.as_ref());
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use std::cmp::Ordering;
+
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
 use ontempo_mechanisms::qos::{
     Ladder, Parameter, Refusal, Specification, Step, Turn, Violation, agree,
@@ -60,6 +62,10 @@ pub struct LadderOptions {
 struct Climbing {
     rungs: Vec<Specification>,
     ladder: Ladder,
+    /// The rung now.
+    rung: usize,
+    /// The rung at which an operator holds it.
+    held: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -88,7 +94,7 @@ impl Outgoing {
         let climbing = ladder.map(|options| {
             let rungs: Vec<_> = [asked].into_iter().chain(options.below.iter().copied()).collect();
             let ladder = Ladder::new(rungs.len(), options.step_down_after, options.step_up_after);
-            Climbing { rungs, ladder }
+            Climbing { rungs, ladder, rung: 0, held: None }
         });
         Self {
             asked,
@@ -135,6 +141,24 @@ impl Outgoing {
         Ok(agreed)
     }
 
+    /// Holds the ladder at a rung, or lets it step by itself again, from where it was.
+    pub(super) fn hold(&mut self, rung: Option<u32>) {
+        let Some(climbing) = &mut self.climbing else { return };
+        let rung = rung.map(|rung| usize::try_from(rung).unwrap_or(usize::MAX));
+        // What is beyond is no order of this ladder.
+        if rung.is_none_or(|rung| rung < climbing.rungs.len()) {
+            climbing.held = rung;
+        }
+    }
+
+    /// How many rungs there are, the rung now, and the held one.
+    pub(super) fn rungs(&self) -> (u32, u32, Option<u32>) {
+        let number = |rung: usize| u32::try_from(rung).unwrap_or(u32::MAX);
+        self.climbing.as_ref().map_or((0, 0, None), |climbing| {
+            (number(climbing.rungs.len()), number(climbing.rung), climbing.held.map(number))
+        })
+    }
+
     /// The change to send again, until the receiver acknowledges it.
     pub(super) fn to_tell(&self) -> Option<Change> {
         self.change
@@ -177,8 +201,18 @@ impl Outgoing {
         let rate = Rate::of(Bytes::new(bytes.saturating_sub(before)), now.since(since));
         self.throughput = rate.as_bits_per_sec() as f64;
         let climbing = self.climbing.as_mut()?;
-        let step = climbing.ladder.on_interval(now, is_refused || self.figures.violated != 0)?;
-        let asked = *climbing.rungs.get(climbing.ladder.rung())?;
+        if climbing.held.is_none() {
+            let is_violated = is_refused || self.figures.violated != 0;
+            let _ = climbing.ladder.on_interval(now, is_violated);
+        }
+        let rung = climbing.held.unwrap_or(climbing.ladder.rung());
+        let before = std::mem::replace(&mut climbing.rung, rung);
+        let step = match rung.cmp(&before) {
+            Ordering::Less => Step::Up(rung),
+            Ordering::Equal => return None,
+            Ordering::Greater => Step::Down(rung),
+        };
+        let asked = *climbing.rungs.get(rung)?;
         // A rung that the peer would refuse is skipped: the agreement stays.
         self.change(asked).ok().map(|agreed| (step, agreed))
     }

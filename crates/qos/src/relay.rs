@@ -9,11 +9,13 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{MessageRate, host_prefix};
 
-/// Maximum bytes of a stream that become one message.
-const MAX_PIECE: usize = 64 * 1024;
+/// Maximum bytes that are read at once, and become one message: each read and write costs a wake-up
+/// of the other side.
+const MAX_PIECE: usize = 128 * 1024;
 
-/// Bytes of messages that are written to a stream at a time.
-const BACK_PIECE: usize = 8 * 1024;
+/// The same at first. It doubles whenever a read fills it, so that a connection of short messages
+/// holds little memory.
+const FIRST_PIECE: usize = 8 * 1024;
 
 /// Part of a gateway's places that is a host's own: a quarter. It may take more while nobody else
 /// asks for them.
@@ -59,6 +61,11 @@ impl Activity {
     pub fn note(&self, now: Instant) {
         let millis = now.saturating_duration_since(self.begun).as_millis();
         self.latest.store(u64::try_from(millis).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// How long none has moved.
+    pub fn idle(&self, now: Instant) -> Wall {
+        now.saturating_duration_since(self.latest())
     }
 
     fn latest(&self) -> Instant {
@@ -120,7 +127,7 @@ impl<C> Relayed<C> {
         let agreed = self.open.iter().filter(|(_, entry)| entry.connection.is_some());
         agreed
             .filter(|(_, entry)| {
-                let idle = now.saturating_duration_since(entry.activity.latest());
+                let idle = entry.activity.idle(now);
                 let count = of(entry.host);
                 (is_returned && count == largest) || (idle >= IDLE && count >= own)
             })
@@ -147,18 +154,28 @@ impl<C> Relayed<C> {
     }
 }
 
+/// Doubles a buffer that was filled.
+fn grow(buffer: &mut Vec<u8>, filled: usize, most: usize) {
+    if filled == buffer.len() && filled < most {
+        buffer.resize((2 * filled).min(most), 0);
+    }
+}
+
 /// From a stream to messages: what one read gives is one message.
 #[derive(Debug)]
 pub struct Forward {
     buffer: Vec<u8>,
+    /// Maximum bytes of a message.
+    most: usize,
     /// Bytes of a message that is not sent yet.
     unsent: usize,
 }
 
 impl Forward {
-    /// Messages have at most this many bytes, and at most 64 KiB.
+    /// Messages have at most this many bytes, and at most 128 KiB.
     pub fn new(max_message: usize) -> Self {
-        Self { buffer: vec![0; max_message.min(MAX_PIECE)], unsent: 0 }
+        let most = max_message.min(MAX_PIECE);
+        Self { buffer: vec![0; most.min(FIRST_PIECE)], most, unsent: 0 }
     }
 
     /// Reads once and sends; `false` at the end of the stream. After an error of `send`, the
@@ -180,6 +197,7 @@ impl Forward {
             };
         }
         send(&self.buffer[..self.unsent])?;
+        grow(&mut self.buffer, self.unsent, self.most);
         self.unsent = 0;
         Ok(true)
     }
@@ -216,7 +234,7 @@ pub struct Backward {
 
 impl Default for Backward {
     fn default() -> Self {
-        Self { buffer: vec![0; BACK_PIECE], unwritten: (0, 0) }
+        Self { buffer: vec![0; FIRST_PIECE], unwritten: (0, 0) }
     }
 }
 
@@ -239,6 +257,9 @@ impl Backward {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
             Ok(written) => {
                 self.unwritten.0 += written;
+                if self.unwritten.0 == end {
+                    grow(&mut self.buffer, end, MAX_PIECE);
+                }
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
@@ -286,6 +307,28 @@ mod tests {
         assert!((12.4..12.7).contains(&whole), "{whole} s for 1,000 messages");
         pace.on_sent(now, None);
         assert_eq!(pace.wait(now), Wall::ZERO);
+    }
+
+    #[test]
+    fn buffers_grow_up_to_their_bound_while_reads_fill_them() {
+        let mut stream = io::repeat(7);
+        let (mut forward, mut lengths) = (Forward::new(100_000), Vec::new());
+        let mut backward = Backward::default();
+        for _ in 0..10 {
+            let sent = |message: &[u8]| {
+                lengths.push(message.len());
+                Ok(())
+            };
+            assert!(forward.step(&mut stream, sent).unwrap());
+            assert!(backward.step(&mut stream, io::sink()).unwrap());
+        }
+        assert_eq!(lengths[..5], [8 << 10, 16 << 10, 32 << 10, 64 << 10, 100_000]);
+        assert_eq!(lengths[9], 100_000);
+        assert_eq!(backward.buffer.len(), MAX_PIECE);
+        // Short reads need no more.
+        let mut forward = Forward::new(usize::MAX);
+        assert!(forward.step(&b"short"[..], |_| Ok(())).unwrap());
+        assert_eq!(forward.buffer.len(), FIRST_PIECE);
     }
 
     #[test]

@@ -27,9 +27,10 @@ pub(super) fn sockets(core: &Core) -> Vec<SocketReport> {
             (outgoing.figures(), outgoing.begun()),
         );
         let mut socket = socket(core, Direction::Sending, outgoing.figures());
-        (socket.id, socket.parameters) = (2 * core.number - 1, parameters);
+        (socket.id, socket.parameters) = (sending_id(core), parameters);
         (socket.sent_messages, socket.sent_bytes) = (sent, sent_bytes);
         socket.throughput = outgoing.throughput();
+        (socket.rungs, socket.rung, socket.held) = outgoing.rungs();
         sockets.push(socket);
     }
     if known > 0 || *incoming.agreed() != nothing {
@@ -47,6 +48,11 @@ pub(super) fn sockets(core: &Core) -> Vec<SocketReport> {
         sockets.push(socket);
     }
     sockets
+}
+
+/// The number in a report of the sending direction.
+pub(super) fn sending_id(core: &Core) -> u32 {
+    2 * core.number - 1
 }
 
 fn socket(core: &Core, direction: Direction, figures: &Figures) -> SocketReport {
@@ -78,6 +84,9 @@ fn socket(core: &Core, direction: Direction, figures: &Figures) -> SocketReport 
         delay: delay.map(seconds),
         delay_error: delay_error.map(seconds),
         jitter: figures.jitter.map(seconds),
+        rungs: 0,
+        rung: 0,
+        held: None,
         parameters: Vec::new(),
         violations: violations(core, direction),
     }
@@ -110,7 +119,8 @@ fn parameters(
             let own = asked.value(parameter);
             ParameterReport {
                 parameter: place as u8 + 1,
-                asked: in_mib_units(value),
+                asked: own.map(in_mib_units),
+                agreed: in_mib_units(value),
                 coerced: own.is_some_and(|own| own != value),
                 delivered: figures.delivered[place],
                 violated: figures.violated >> place & 1 == 1,

@@ -17,8 +17,11 @@ use super::core::{Control, Core, lock, try_lock};
 use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::socket_listener::QosSocketListener;
-use super::tcp::{COPIED, too_long};
-use super::wire::{Header, Kind, MAX_CONTROL_LEN, MAX_SETUP, Offer, Setup, UDP_HEADER, WireError};
+use super::tcp::too_long;
+use super::wire::{
+    Header, Kind, MAX_CONTROL_LEN, MAX_SETUP, Offer, Setup, UDP_HEADER, UDP_PADDING, UDP_SHORT,
+    WireError,
+};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
 use ontempo_transport::quic::span;
@@ -60,7 +63,7 @@ struct Reader {
 
 impl Reader {
     fn new(most: usize) -> Self {
-        let longest = UDP_HEADER + most.max(MAX_CONTROL_LEN).max(MAX_SETUP) + 1;
+        let longest = LONG_HEADER + most.max(MAX_CONTROL_LEN).max(MAX_SETUP) + 1;
         Self { waiting: None, room: vec![0; longest].into_boxed_slice(), is_long: false }
     }
 }
@@ -279,6 +282,18 @@ thread_local! {
     static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Header and padding of a long message.
+const LONG_HEADER: usize = UDP_HEADER + UDP_PADDING;
+
+/// What follows the header of a datagram, without the padding; `None` if that is no padding.
+#[inline]
+fn without_padding(body: &[u8]) -> Option<&[u8]> {
+    if body.len() <= UDP_SHORT {
+        return Some(body);
+    }
+    body.strip_prefix(&[0; UDP_PADDING])
+}
+
 /// Sends a datagram by `send`.
 #[inline]
 fn sent(mut send: impl FnMut() -> Result<usize, Errno>) -> io::Result<()> {
@@ -300,8 +315,10 @@ impl Inner {
     fn send(&self, header: &Header, data: &[u8], flags: SendFlags) -> io::Result<()> {
         let flags = flags | SendFlags::NOSIGNAL;
         let header = header.to_udp(self.core.session);
-        if data.len() > COPIED {
-            let pieces = [IoSlice::new(&header), IoSlice::new(data)];
+        if data.len() > UDP_SHORT {
+            let mut long = [0; LONG_HEADER];
+            long[..UDP_HEADER].copy_from_slice(&header);
+            let pieces = [IoSlice::new(&long), IoSlice::new(data)];
             return sent(|| {
                 let mut none = SendAncillaryBuffer::default();
                 rustix::net::sendmsg(&self.socket, &pieces, &mut none, flags)
@@ -324,6 +341,7 @@ impl Inner {
         }
         let (got, _) = rustix::net::recv(&self.socket, &mut *reader.room, flags)?;
         let (head, body) = reader.room[..got].split_at(got.min(UDP_HEADER));
+        let Some(body) = without_padding(body) else { return Ok(Got::Nothing) };
         let header = Header::of_udp(head, body.len(), self.core.session);
         let Ok(header @ Header { kind: Kind::Data, .. }) = header else {
             self.on_other(header, head, body);
@@ -332,7 +350,7 @@ impl Inner {
         if header.length > self.core.max_receive_size {
             return Ok(Got::Nothing);
         }
-        reader.is_long = header.length > COPIED;
+        reader.is_long = header.length > UDP_SHORT;
         let Some(place) = buffer.get_mut(..header.length) else {
             return Ok(Got::TooLong(header.length));
         };
@@ -347,7 +365,7 @@ impl Inner {
         buffer: &mut [u8],
         flags: RecvFlags,
     ) -> io::Result<Got> {
-        let (mut head, most) = ([0; UDP_HEADER], buffer.len());
+        let (mut head, most) = ([0; LONG_HEADER], buffer.len());
         let mut places = [
             IoSliceMut::new(&mut head),
             IoSliceMut::new(buffer),
@@ -355,19 +373,45 @@ impl Inner {
         ];
         let mut none = RecvAncillaryBuffer::default();
         let got = rustix::net::recvmsg(&self.socket, &mut places, &mut none, flags)?.bytes;
-        let (head, length) = (&head[..got.min(UDP_HEADER)], got.saturating_sub(UDP_HEADER));
-        let header = Header::of_udp(head, length, self.core.session);
-        if let Ok(header @ Header { kind: Kind::Data, .. }) = header {
-            reader.is_long = length > COPIED;
-            return Ok(match length {
+        if got <= UDP_HEADER + UDP_SHORT {
+            // A short one after long ones.
+            reader.is_long = false;
+            let second = got.saturating_sub(LONG_HEADER);
+            let (second, third) = (second.min(most), second.saturating_sub(most));
+            let head = &head[..got.min(LONG_HEADER)];
+            let all = [head, &buffer[..second], &reader.room[..third]].concat();
+            return Ok(self.on_short(&all, buffer));
+        }
+        let (length, is_padded) = (got - LONG_HEADER, head[UDP_HEADER..] == [0; UDP_PADDING]);
+        let header = Header::of_udp(&head[..UDP_HEADER], length, self.core.session);
+        Ok(match header {
+            Ok(header @ Header { kind: Kind::Data, .. }) if is_padded => match length {
                 _ if length > self.core.max_receive_size => Got::Nothing,
                 _ if length > most => Got::TooLong(length),
                 _ => Got::Data(header),
-            });
+            },
+            // No other kind is as long.
+            _ => Got::Nothing,
+        })
+    }
+
+    /// Takes a datagram that was read as if it were long.
+    #[cold]
+    fn on_short(&self, datagram: &[u8], buffer: &mut [u8]) -> Got {
+        let (head, body) = datagram.split_at(datagram.len().min(UDP_HEADER));
+        let header = Header::of_udp(head, body.len(), self.core.session);
+        let Ok(header @ Header { kind: Kind::Data, .. }) = header else {
+            self.on_other(header, head, body);
+            return Got::Nothing;
+        };
+        match buffer.get_mut(..body.len()) {
+            _ if body.len() > self.core.max_receive_size => Got::Nothing,
+            None => Got::TooLong(body.len()),
+            Some(place) => {
+                place.copy_from_slice(body);
+                Got::Data(header)
+            }
         }
-        let (first, second) = (length.min(most), length.saturating_sub(most));
-        self.on_other(header, head, &[&buffer[..first], &reader.room[..second]].concat());
-        Ok(Got::Nothing)
     }
 
     /// Handles anything but the application's messages; other senders are ignored.

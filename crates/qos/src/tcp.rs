@@ -18,7 +18,7 @@ const LONG: usize = 16 * 1024;
 
 /// Messages up to this length are copied behind their header and written in one piece: that
 /// costs less than a second buffer in the system call.
-pub(super) const COPIED: usize = 4 * 1024;
+const COPIED: usize = 4 * 1024;
 
 /// An invalid length or kind from the peer.
 pub(super) fn damaged(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {

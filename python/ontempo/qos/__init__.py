@@ -43,7 +43,7 @@ from ontempo.live.listener import Refused
 
 from .connection import Connection, Delivery, Message, connect
 from .errors import DisagreementError, SpecificationError
-from .events import Changed, Events, Reservation, Step, Violation
+from .events import Changed, Events, Lasting, Reservation, Step, Violation
 from .listener import Listener, listen
 from .specification import Ladder, QosOptions, Specification, read
 
@@ -59,6 +59,7 @@ __all__ = [
     "Identity",
     "IdentityError",
     "Ladder",
+    "Lasting",
     "Listener",
     "Message",
     "NotConnectedError",

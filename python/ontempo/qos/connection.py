@@ -158,7 +158,7 @@ class Connection(Waitable[QosChannel], Closing):
         return reports
 
     def events(self) -> Events:
-        """The events from now on: `Violation`, `Step`, `Changed`, `Reservation`."""
+        """The events from now on: `Violation`, `Lasting`, `Step`, `Changed`, `Reservation`."""
         return Events(self._native.events(self._bridge.waker), self._bridge)
 
     async def close(self, timeout_s: float = 0.0) -> None:

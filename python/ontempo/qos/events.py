@@ -8,7 +8,7 @@ from ontempo.live.bridge import Waitable
 
 from .specification import Specification
 
-__all__ = ["Changed", "Direction", "Event", "Events", "Reservation", "Step", "Violation"]
+__all__ = ["Changed", "Direction", "Event", "Events", "Lasting", "Reservation", "Step", "Violation"]
 
 Direction: TypeAlias = Literal["sending", "receiving"]
 """A direction of a connection, seen from this end."""
@@ -33,6 +33,27 @@ class Violation:
     delivered: float | bool
     """The measured value, in the same unit: the worst since the first interval that violated it or,
     at the end of a violation, that of the last interval."""
+    text: str
+    """The event as a sentence with units."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """A violation lasts: told again every 10 s until it ends."""
+
+    direction: Direction
+    """The direction of the messages."""
+    parameter: str
+    """The parameter, by its name in a file, such as ``max_delay``."""
+    asked: float | bool
+    """The agreed value: messages per second, bytes, seconds, per cent, or true or false."""
+    delivered: float | bool | None
+    """The value of the last interval, in the same unit; None if nothing was measured."""
+    lasted_s: float
+    """How long it has lasted so far, in seconds."""
     text: str
     """The event as a sentence with units."""
 
@@ -70,7 +91,7 @@ class Reservation:
     """Why it was refused or lost; otherwise empty."""
 
 
-Event: TypeAlias = Violation | Step | Changed | Reservation
+Event: TypeAlias = Violation | Lasting | Step | Changed | Reservation
 
 
 class Events(Waitable[QosEvents]):
@@ -90,6 +111,8 @@ class Events(Waitable[QosEvents]):
         match kind:
             case "violation":
                 return Violation(*rest)
+            case "lasting":
+                return Lasting(*rest)
             case "step":
                 down, rung, agreed = rest
                 return Step(down, rung, Specification(**agreed))

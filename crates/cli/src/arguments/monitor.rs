@@ -32,6 +32,10 @@ pub(crate) struct Export {
         default_missing_value = "/var/agentx/master"
     )]
     pub(crate) agentx: Option<Address>,
+    /// With --agentx: let managers that snmpd admits set ontempoQosSocketHeldRung, which holds a sender at a
+    /// rung of its ladder. Sockets of other users obey only root
+    #[arg(long, requires = "agentx")]
+    pub(crate) allow_set: bool,
     /// Serve http://ADDRESS/metrics: up to 64 connections at once, 10 s each
     #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
     pub(crate) prometheus: Option<SocketAddr>,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ontempo_foundation::{MessageRate, Percent};
+use ontempo_foundation::{Duration, MessageRate, Percent};
 use ontempo_transport::{Congestion, CongestionName, Fingerprint};
 
 use super::deliver::{Admission, Credentials, congestion, with_parameters};
@@ -228,9 +228,16 @@ pub(crate) struct Gateway {
         required_unless_present = "server"
     )]
     pub(crate) to: Option<String>,
-    /// The TCP server to connect to
+    /// The server to connect to
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
+    /// Carry UDP datagrams in place of TCP connections, at both gateways: a flow for each address that
+    /// clients send from
+    #[arg(long)]
+    pub(crate) udp: bool,
+    /// With --udp: a flow without a datagram for so long ends (RFC 4787: not below 2 min)
+    #[arg(long, value_name = "TIME", default_value = "120 s", requires = "udp")]
+    pub(crate) idle: Duration,
     /// Transport between the gateways
     #[arg(long, value_name = "TRANSPORT", default_value = "quic")]
     pub(crate) over: BetweenGateways,

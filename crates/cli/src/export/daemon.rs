@@ -59,6 +59,22 @@ impl Daemon {
         Some(objects)
     }
 
+    /// The daemon's state, for Prometheus: `None` where no daemon is named and none is there,
+    /// `Some(None)` for one that does not answer.
+    pub(super) fn state(&mut self) -> Option<Option<Status>> {
+        match self.status() {
+            Ok(status) => {
+                self.last_error.clear();
+                Some(Some(status))
+            }
+            Err(error) => {
+                let is_expected = self.named || self.socket.exists();
+                self.report(&error);
+                is_expected.then_some(None)
+            }
+        }
+    }
+
     fn status(&self) -> Result<Status, ClientError> {
         match Client::connect(&self.socket)?.ask(Request::Status)? {
             Answer::Status(status) => Ok(*status),

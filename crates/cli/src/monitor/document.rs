@@ -43,6 +43,9 @@ struct Socket<'a> {
     delay: Option<f64>,
     delay_error: Option<f64>,
     jitter: Option<f64>,
+    rungs: u32,
+    rung: u32,
+    held: Option<u32>,
     #[serde(serialize_with = "parameters")]
     parameters: &'a [ParameterReport],
     #[serde(serialize_with = "violations")]
@@ -53,7 +56,9 @@ struct Socket<'a> {
 struct ShownParameter {
     parameter: &'static str,
     unit: &'static str,
-    asked: Number,
+    /// What this end has asked for.
+    asked: Option<Number>,
+    agreed: Number,
     coerced: bool,
     delivered: Option<Number>,
     violated: bool,
@@ -112,6 +117,9 @@ impl<'a> Socket<'a> {
             delay: report.delay,
             delay_error: report.delay_error,
             jitter: report.jitter,
+            rungs: report.rungs,
+            rung: report.rung,
+            held: report.held,
             parameters: &report.parameters,
             violations: &report.violations,
         }
@@ -122,11 +130,12 @@ fn parameters<S: Serializer>(all: &[ParameterReport], to: S) -> Result<S::Ok, S:
     // A report whose parameters are unknown is not collected.
     to.collect_seq(all.iter().filter_map(|one| {
         let which = one.which()?;
-        let (unit, asked) = in_unit(which, one.asked);
+        let (unit, agreed) = in_unit(which, one.agreed);
         Some(ShownParameter {
             parameter: which.name(),
             unit,
-            asked,
+            asked: one.asked.map(|value| in_unit(which, value).1),
+            agreed,
             coerced: one.coerced,
             delivered: one.delivered.map(|value| in_unit(which, value).1),
             violated: one.violated,
@@ -170,7 +179,8 @@ mod tests {
     fn parameters_have_their_names_and_units() {
         let one = ParameterReport {
             parameter: 6,
-            asked: 100_000,
+            asked: Some(80_000),
+            agreed: 100_000,
             coerced: false,
             delivered: Some(320_000),
             violated: true,
@@ -181,7 +191,8 @@ mod tests {
         parameters(&[one], &mut serde_json::Serializer::new(&mut text)).unwrap();
         let shown: serde_json::Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(shown[0]["parameter"], "max_delay");
-        assert_eq!((&shown[0]["unit"], &shown[0]["asked"]), (&"s".into(), &0.1.into()));
+        assert_eq!((&shown[0]["unit"], &shown[0]["agreed"]), (&"s".into(), &0.1.into()));
+        assert_eq!(shown[0]["asked"], 0.08);
         assert_eq!(shown[0]["delivered"], 0.32);
         assert_eq!(in_unit(Parameter::Loss, 5_000), ("%", Number::Number(5.0)));
         assert_eq!(in_unit(Parameter::Permutable, 1), ("allowed", Number::Allowed(true)));

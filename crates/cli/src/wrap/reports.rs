@@ -126,6 +126,9 @@ impl Reports {
             delay: None,
             delay_error: None,
             jitter: None,
+            rungs: 0,
+            rung: 0,
+            held: None,
             parameters: Vec::new(),
             violations: Vec::new(),
         }

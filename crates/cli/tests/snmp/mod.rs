@@ -46,7 +46,7 @@ impl Master {
         let master = Self { place: Place::new(test, ""), port: free_port(), traps: free_port() };
         let (folder, port, traps) = (master.place.0.display(), master.port, master.traps);
         let agent = format!(
-            "agentaddress udp:127.0.0.1:{port}\nrocommunity public\nmaster agentx\n\
+            "agentaddress udp:127.0.0.1:{port}\nrocommunity public\nrwcommunity private\nmaster agentx\n\
              agentXSocket {folder}/master\ntrap2sink 127.0.0.1:{traps} public\n"
         );
         fs::write(master.place.path("snmpd.conf"), agent).expect("a configuration");
@@ -95,6 +95,15 @@ impl Master {
     /// Where the agent listens.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// `snmpset` of a whole number by this community: what it prints on either output.
+    pub(crate) fn set(&self, community: &str, name: &str, value: &str) -> String {
+        let to = self.address();
+        let words =
+            ["-v2c", "-c", community, "-On", "-OQ", "-t", "2", "-r", "0", &to, name, "i", value];
+        let output = self.program("snmpset", &words).output().expect("the tool starts");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
     pub(crate) fn query(&self, tool: &str, name: &str) -> String {

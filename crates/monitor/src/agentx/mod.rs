@@ -13,12 +13,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use agentx::encodings::{SearchRange, VarBindList};
+use agentx::encodings::{SearchRange, Value as Set, VarBindList};
 use agentx::pdu::{
     Close, CloseReason, Get, GetBulk, GetNext, Header, Notify, Open, Ping, Register, ResError,
-    Response, Type,
+    Response, TestSet, Type,
 };
 
+use super::mib::qos::NOT_WRITABLE;
 use super::mib::{MODULES, Objects, Oid, Value};
 use pdu::Reply;
 
@@ -28,8 +29,9 @@ const HEADER: usize = 20;
 const MAX_PAYLOAD_LEN: u32 = 1 << 20;
 /// Maximum objects in one answer; a manager asks again for more.
 const MAX_OBJECTS: usize = 500;
-/// `notWritable` (RFC 3416), which the PDUs of the library do not know.
-const NOT_WRITABLE: u16 = 17;
+/// `commitFailed` and `undoFailed` (RFC 3416), which the PDUs of the library do not know.
+const COMMIT_FAILED: u16 = 14;
+const UNDO_FAILED: u16 = 15;
 
 /// Why a session ended.
 #[derive(Debug)]
@@ -142,7 +144,11 @@ impl Agent {
     ///
     /// # Errors
     /// If the master closes or refuses the session, or the message is malformed.
-    pub fn handle(&mut self, message: &[u8], objects: &Objects) -> Result<Option<Vec<u8>>, Ended> {
+    pub fn handle(
+        &mut self,
+        message: &[u8],
+        source: &mut impl Source,
+    ) -> Result<Option<Vec<u8>>, Ended> {
         let malformed = |what: &str| Ended::Malformed(what.to_owned());
         let header = Header::from_bytes(message).map_err(|_| malformed("no header of AgentX"))?;
         let bad = |_| malformed("a message that is cut short or of unknown parts");
@@ -154,6 +160,7 @@ impl Agent {
             Type::Close => return Err(Ended::ByMaster("closed the session".to_owned())),
             Type::Get => {
                 let get = Get::from_bytes(message).map_err(bad)?;
+                let objects = source.objects();
                 let names = get.sr.0.iter().map(|range| Oid::from_message(&range.start));
                 let found = names.map(|name| {
                     let name = name?;
@@ -164,13 +171,14 @@ impl Agent {
             }
             Type::GetNext => {
                 let get = GetNext::from_bytes(message).map_err(bad)?;
+                let objects = source.objects();
                 let ranges = get.sr.0.iter();
                 ranges.map(|range| next(objects, range)).collect::<Option<Vec<_>>>()
             }
-            Type::GetBulk => bulk(objects, &GetBulk::from_bytes(message).map_err(bad)?),
-            Type::TestSet => return Ok(Some(pdu::refusal(&header, NOT_WRITABLE)?)),
-            // Nothing was set, so nothing has to be undone (RFC 2741, 7.2.4.4: no answer).
-            Type::CleanupSet => return Ok(None),
+            Type::GetBulk => bulk(source.objects(), &GetBulk::from_bytes(message).map_err(bad)?),
+            Type::TestSet | Type::CommitSet | Type::UndoSet | Type::CleanupSet => {
+                return Ok(set(&header, message, source)?);
+            }
             _ => None,
         };
         let Some(answered) = answered else {
@@ -212,6 +220,41 @@ impl Agent {
         self.stamp(&mut register.header);
         Ok(Some(register.to_bytes()?))
     }
+}
+
+/// One step of a SET (RFC 2741, 7.2.4).
+fn set(header: &Header, message: &[u8], source: &mut impl Source) -> io::Result<Option<Vec<u8>>> {
+    let answered = match header.ty {
+        Type::TestSet => match TestSet::from_bytes(message) {
+            Ok(asked) => source.test(&settings(asked.vb)),
+            // Such as octets that are no text, which the library does not read.
+            Err(_) => Err((1, NOT_WRITABLE)),
+        },
+        Type::CommitSet => source.commit().map_err(|()| (1, COMMIT_FAILED)),
+        Type::UndoSet => source.undo().map_err(|()| (1, UNDO_FAILED)),
+        _ => {
+            // Without an answer (7.2.4.4).
+            source.clean_up();
+            return Ok(None);
+        }
+    };
+    match answered {
+        Ok(()) => Response::from_header(header).to_bytes().map(Some),
+        Err((index, error)) => pdu::refusal(header, index, error).map(Some),
+    }
+}
+
+/// The objects of a SET. A name that is too long, or a value of another kind, is one that nobody
+/// can set.
+fn settings(asked: VarBindList) -> Vec<(Oid, Value)> {
+    let values = asked.0.into_iter().map(|bind| {
+        let value = match bind.data {
+            Set::Integer(value) => Value::Integer(value),
+            _ => Value::OctetString(Vec::new()),
+        };
+        (Oid::from_message(&bind.name).unwrap_or_default(), value)
+    });
+    values.collect()
 }
 
 /// The object after the start of a range; the start with `EndOfMibView` if there is none.
@@ -315,6 +358,36 @@ pub trait Source {
     /// The objects as they are now.
     fn objects(&mut self) -> &Objects;
 
+    /// Whether these objects could be set now, in place of those tested before: else the place of the
+    /// first that cannot, from 1, and why (error-status of RFC 3416). By default none can.
+    ///
+    /// # Errors
+    /// They cannot.
+    fn test(&mut self, _objects: &[(Oid, Value)]) -> Result<(), (u16, u16)> {
+        Err((1, NOT_WRITABLE))
+    }
+
+    /// Sets what was tested.
+    ///
+    /// # Errors
+    /// It has failed.
+    #[expect(clippy::result_unit_err, reason = "AgentX has one code for it")]
+    fn commit(&mut self) -> Result<(), ()> {
+        Err(())
+    }
+
+    /// Sets what was there before.
+    ///
+    /// # Errors
+    /// It has failed.
+    #[expect(clippy::result_unit_err, reason = "AgentX has one code for it")]
+    fn undo(&mut self) -> Result<(), ()> {
+        Err(())
+    }
+
+    /// Forgets what was tested.
+    fn clean_up(&mut self) {}
+
     /// Notifications since the last call.
     fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>>;
 
@@ -373,7 +446,7 @@ fn converse(mut connection: impl Connection, source: &mut impl Source) -> Result
             heard = Instant::now();
         }
         while let Some(message) = take_message(&mut received)? {
-            if let Some(answer) = agent.handle(&message, source.objects())? {
+            if let Some(answer) = agent.handle(&message, source)? {
                 connection.write_all(&answer)?;
             }
         }
@@ -455,15 +528,72 @@ mod tests {
         response.to_bytes().unwrap()
     }
 
+    /// Objects that do not change, of which the integers can be set.
+    #[derive(Default)]
+    struct Fixed {
+        objects: Objects,
+        tested: Vec<(Oid, Value)>,
+        set: Vec<(Oid, Value)>,
+    }
+
+    impl Fixed {
+        fn of(objects: Objects) -> Self {
+            Self { objects, ..Self::default() }
+        }
+    }
+
+    impl Source for Fixed {
+        fn begun(&mut self, _: Duration) {}
+
+        fn objects(&mut self) -> &Objects {
+            &self.objects
+        }
+
+        fn test(&mut self, objects: &[(Oid, Value)]) -> Result<(), (u16, u16)> {
+            let is_integer = |(_, value): &(Oid, Value)| matches!(value, Value::Integer(_));
+            if let Some(place) = objects.iter().position(|one| !is_integer(one)) {
+                return Err((place as u16 + 1, 7));
+            }
+            self.tested = objects.to_vec();
+            Ok(())
+        }
+
+        fn commit(&mut self) -> Result<(), ()> {
+            self.set.clone_from(&self.tested);
+            Ok(())
+        }
+
+        fn undo(&mut self) -> Result<(), ()> {
+            if self.set.is_empty() {
+                return Err(());
+            }
+            self.set.clear();
+            Ok(())
+        }
+
+        fn clean_up(&mut self) {
+            self.tested.clear();
+        }
+
+        fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>> {
+            Vec::new()
+        }
+
+        fn stopped(&self) -> bool {
+            false
+        }
+    }
+
     fn serving() -> Agent {
-        let nothing = Objects::default();
+        let mut nothing = Fixed::default();
         let (mut agent, open) = Agent::open().unwrap();
         let mut asked = open;
         for _ in MODULES {
-            let register = agent.handle(&response(&asked, 9, ResError::NoAgentXError), &nothing);
+            let register =
+                agent.handle(&response(&asked, 9, ResError::NoAgentXError), &mut nothing);
             asked = register.unwrap().unwrap();
         }
-        let done = agent.handle(&response(&asked, 9, ResError::NoAgentXError), &nothing);
+        let done = agent.handle(&response(&asked, 9, ResError::NoAgentXError), &mut nothing);
         assert_eq!(done.unwrap(), None);
         assert!(agent.is_serving());
         agent
@@ -479,28 +609,53 @@ mod tests {
     fn a_master_that_refuses_is_told_of() {
         let (mut agent, open) = Agent::open().unwrap();
         let refused = response(&open, 0, ResError::OpenFailed);
-        let ended = agent.handle(&refused, &Objects::default()).unwrap_err();
+        let ended = agent.handle(&refused, &mut Fixed::default()).unwrap_err();
         assert_eq!(ended.to_string(), "the master agent refused: OpenFailed");
     }
 
     #[test]
     fn a_bulk_walks_until_the_end() {
-        let objects = objects();
+        let mut objects = Fixed::of(objects());
         let start: ID = "1.3.6.1.4.1.8072.9999.9999.2000".parse().unwrap();
         let mut bulk = GetBulk::new(SearchRangeList(vec![SearchRange::new(start, ID::default())]));
         bulk.max_repetitions = 100;
-        let answer = serving().handle(&bulk.to_bytes().unwrap(), &objects).unwrap().unwrap();
+        let answer = serving().handle(&bulk.to_bytes().unwrap(), &mut objects).unwrap().unwrap();
         let binds = Response::from_bytes(&answer).unwrap().vb.unwrap().0;
         let ends = binds.iter().filter(|bind| bind.data == Read::EndOfMibView).count();
-        assert_eq!((binds.len(), ends), (100, 100 - (1 + 21 + 12)));
+        assert_eq!((binds.len(), ends), (100, 100 - (1 + 24 + 14)));
     }
 
     #[test]
-    fn nothing_can_be_set() {
-        let mut test = agentx::pdu::TestSet::new(VarBindList(vec![VarBind::default()]));
-        let answer = serving().handle(&test.to_bytes().unwrap(), &Objects::default());
+    fn what_a_source_does_not_let_be_set_is_not_writable() {
+        let mut test = TestSet::new(VarBindList(vec![VarBind::default()]));
+        let answer = serving().handle(&test.to_bytes().unwrap(), &mut Flood(objects()));
         let answer = answer.unwrap().unwrap();
         assert_eq!(answer[24..28], [17, 0, 1, 0]);
+    }
+
+    #[test]
+    fn a_set_is_tested_committed_undone_and_cleaned_up() {
+        use agentx::pdu::{CleanupSet, CommitSet, UndoSet};
+        let (mut agent, mut source) = (serving(), Fixed::default());
+        let name: ID = "1.3.6.1.4".parse().unwrap();
+        let bind = |data| VarBind { name: name.clone(), data };
+        let mut step =
+            |message: Vec<u8>, source: &mut Fixed| agent.handle(&message, source).unwrap();
+        let refused = vec![bind(Read::Integer(1)), bind(Read::Gauge32(1))];
+        let answer = step(TestSet::new(VarBindList(refused)).to_bytes().unwrap(), &mut source);
+        assert_eq!(answer.unwrap()[24..28], [7, 0, 2, 0], "the second is of the wrong type");
+        let fine = VarBindList(vec![bind(Read::Integer(2))]);
+        for message in
+            [TestSet::new(fine).to_bytes().unwrap(), CommitSet::default().to_bytes().unwrap()]
+        {
+            assert_eq!(step(message, &mut source).unwrap()[24..28], [0; 4]);
+        }
+        assert_eq!(source.set, [(Oid::of(&[&[1, 3, 6, 1, 4]]), Value::Integer(2))]);
+        let undo = || UndoSet::default().to_bytes().unwrap();
+        assert_eq!(step(undo(), &mut source).unwrap()[24..28], [0; 4]);
+        assert_eq!(step(undo(), &mut source).unwrap()[24..28], [15, 0, 1, 0]);
+        assert_eq!(step(CleanupSet::default().to_bytes().unwrap(), &mut source), None);
+        assert_eq!(source.tested, []);
     }
 
     #[test]
@@ -560,7 +715,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = serving().handle(&bytes, &objects());
+            let _ = serving().handle(&bytes, &mut Fixed::of(objects()));
             let mut received = bytes;
             let _ = take_message(&mut received);
         }
@@ -573,7 +728,7 @@ mod tests {
             let mut message = vec![1, kind, flags, 0];
             message.extend([0; 16]);
             message.extend(payload);
-            let _ = serving().handle(&message, &objects());
+            let _ = serving().handle(&message, &mut Fixed::of(objects()));
         }
     }
 }

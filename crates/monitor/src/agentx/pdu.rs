@@ -47,9 +47,10 @@ pub(super) fn response(to: &Header, objects: &[(Oid, Value)]) -> io::Result<Vec<
 }
 
 /// An error response with a code that the library does not have.
-pub(super) fn refusal(to: &Header, error: u16) -> io::Result<Vec<u8>> {
+/// `index` is the place of the object, from 1.
+pub(super) fn refusal(to: &Header, index: u16, error: u16) -> io::Result<Vec<u8>> {
     let mut response = Response::from_header(to);
-    response.res_index = 1;
+    response.res_index = index;
     let mut bytes = response.to_bytes()?;
     // After the header: sysUpTime, then the error.
     if let Some(place) = bytes.get_mut(HEADER + 4..HEADER + 6) {

@@ -10,7 +10,7 @@ use ontempo_reservation::local::{
 use ontempo_reservation::message::{FlowSpec, Sender, Session};
 
 use super::super::numbers::Numbers;
-use super::{Oid, Value, address, int_srv, integer, port, rsvp, ticks};
+use super::{Oid, Value, address, int_srv, integer, port, qos, rsvp, ticks};
 
 /// Counters of classes, by interface number and class name.
 pub type Classes = BTreeMap<u32, BTreeMap<String, Counters>>;
@@ -78,6 +78,7 @@ impl Reservations {
     ) -> Vec<(Oid, Value)> {
         let clock = self.clock(status, times);
         let mut objects = rsvp::scalars(status);
+        objects.extend(qos::daemon(status));
         for interface in &status.interfaces {
             objects.extend(rsvp::interface(status, interface));
             objects.extend(int_srv::interface(interface));

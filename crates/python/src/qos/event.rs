@@ -79,6 +79,7 @@ impl Number {
 #[derive(IntoPyObject)]
 pub(crate) enum Parts {
     Violation(ViolationParts),
+    Lasting(LastingParts),
     Step((&'static str, bool, usize, SpecificationFields)),
     Changed((&'static str, &'static str, SpecificationFields)),
     Reservation((&'static str, &'static str, &'static str, String)),
@@ -95,11 +96,37 @@ pub(crate) struct ViolationParts(
     String,
 );
 
+#[derive(IntoPyObject)]
+pub(crate) struct LastingParts(
+    &'static str,
+    &'static str,
+    &'static str,
+    Number,
+    Option<Number>,
+    f64,
+    String,
+);
+
 impl Parts {
-    /// `None` for what repeats an event before.
-    fn of(event: Event) -> Option<Self> {
-        Some(match event {
-            Event::Lasting { .. } => return None,
+    fn of(event: Event) -> Self {
+        match event {
+            Event::Lasting { direction, parameter, asked, delivered, lasted } => {
+                let measured =
+                    delivered.map_or_else(|| "nothing".to_owned(), |one| one.to_string());
+                let text = format!(
+                    "{parameter} has been violated for {:.0} s: {asked} agreed, {measured} delivered",
+                    lasted.as_secs_f64()
+                );
+                Self::Lasting(LastingParts(
+                    "lasting",
+                    direction_name(direction),
+                    parameter.name(),
+                    Number::of(asked),
+                    delivered.map(Number::of),
+                    lasted.as_secs_f64(),
+                    text,
+                ))
+            }
             Event::Violation { direction, violation } => {
                 let begins = violation.turn == Turn::Begins;
                 let turn = if begins { "is violated" } else { "is met again" };
@@ -133,7 +160,7 @@ impl Parts {
                 let (direction, state) = (direction_name(direction), state.name());
                 Self::Reservation(("reservation", direction, state, reason))
             }
-        })
+        }
     }
 }
 
@@ -142,9 +169,8 @@ impl QosEvents {
     /// The next event; `None` while there is none. Raises `StopAsyncIteration` at the end.
     fn try_next(&self) -> PyResult<Option<Parts>> {
         let mut queue = lock(&self.queue);
-        let next = std::iter::from_fn(|| queue.events.pop_front()).find_map(Parts::of);
-        match next {
-            Some(parts) => Ok(Some(parts)),
+        match queue.events.pop_front() {
+            Some(event) => Ok(Some(Parts::of(event))),
             None if queue.has_ended => Err(PyStopAsyncIteration::new_err(())),
             None => Ok(None),
         }

@@ -230,6 +230,38 @@ fn a_refused_reservation_steps_down_as_a_violation_does() {
 }
 
 #[test]
+fn a_held_rung_stays_whatever_is_violated_until_it_is_released() {
+    let ladder = LadderOptions {
+        below: vec![lossy(), lossy()],
+        step_down_after: Duration::from_secs(1),
+        step_up_after: Duration::from_secs(10),
+    };
+    let (asked, start) = (video(), ontempo_foundation::Time::from_nanos(0));
+    let nothing = Specification::default();
+    let mut outgoing = crate::outgoing::Outgoing::new(start, asked, nothing, asked, Some(&ladder));
+    let mut now = start;
+    let mut tick = |outgoing: &mut crate::outgoing::Outgoing, is_refused| {
+        now += Duration::from_millis(500);
+        outgoing.on_tick(now, 0, is_refused).map(|(step, _)| step)
+    };
+    assert_eq!(outgoing.rungs(), (3, 0, None));
+    outgoing.hold(Some(2));
+    assert_eq!(tick(&mut outgoing, false), Some(Step::Down(2)));
+    outgoing.hold(Some(7));
+    assert_eq!(outgoing.rungs(), (3, 2, Some(2)), "it has no rung 7");
+    assert!((0..10).all(|_| tick(&mut outgoing, true).is_none()), "held");
+    outgoing.hold(Some(1));
+    assert_eq!(tick(&mut outgoing, true), Some(Step::Up(1)));
+    outgoing.hold(None);
+    assert_eq!(tick(&mut outgoing, false), Some(Step::Up(0)), "where the ladder was");
+    assert_eq!(outgoing.rungs(), (3, 0, None));
+    // Without a ladder there is nothing to hold.
+    let mut outgoing = crate::outgoing::Outgoing::new(start, asked, nothing, asked, None);
+    outgoing.hold(Some(0));
+    assert_eq!(outgoing.rungs(), (0, 0, None));
+}
+
+#[test]
 fn both_ends_report_delay_and_its_uncertainty() {
     let flow = flow(QosOptions::sending(video()), QosOptions::receiving(video()));
     thread::sleep(Wall::from_millis(1_300));

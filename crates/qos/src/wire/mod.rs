@@ -29,7 +29,7 @@ use control::{CHANGE, NONE, REFUSED, STATUS};
 pub use control::{Change, Figures, Pong, Refused, Status};
 
 /// Protocol version.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Bytes before the body of a handshake message.
 pub const PREFACE: usize = 8;
@@ -42,6 +42,13 @@ pub const TCP_HEADER: usize = 16;
 
 /// Bytes of a message's header over UDP.
 pub const UDP_HEADER: usize = 24;
+
+/// Zeros after the header of a datagram whose message is longer than [`UDP_SHORT`]: the system copies the
+/// message from and to places that are aligned alike, which takes a fifth of the time off.
+pub const UDP_PADDING: usize = 8;
+
+/// The longest message without [`UDP_PADDING`], in bytes.
+pub const UDP_SHORT: usize = 4 * 1024;
 
 /// Maximum length of a message that the header can hold over TCP.
 pub const MAX_MESSAGE_LEN: usize = (1 << 24) - 1;

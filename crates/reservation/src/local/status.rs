@@ -64,6 +64,12 @@ pub struct Status {
     pub packets_in: u64,
     /// Packets sent.
     pub packets_out: u64,
+    /// Neighbours heard within the lifetime of state.
+    #[serde(default)]
+    pub neighbours: usize,
+    /// Requests refused here: of neighbours, and of applications of this host.
+    #[serde(default)]
+    pub refused: u64,
 }
 
 /// The constants of the protocol (RFC 2205 sections 3.5 to 3.7).

@@ -41,6 +41,8 @@ pub(super) struct Observed {
     packets_in: u64,
     dropped: u64,
     refused: u64,
+    /// Requests refused since the start.
+    refusals: u64,
     /// When the errors since the first one are told.
     sum_at: Time,
 }
@@ -59,6 +61,7 @@ impl Default for Observed {
             packets_in: 0,
             dropped: 0,
             refused: 0,
+            refusals: 0,
             sum_at: Time::NEVER,
         }
     }
@@ -69,12 +72,23 @@ impl Observed {
     pub(super) fn due(&self) -> Time {
         self.look_at.min(self.sum_at).min(self.ask_at)
     }
+
+    /// Neighbours heard at the last look.
+    pub(super) fn neighbours(&self) -> usize {
+        self.neighbours.len()
+    }
+
+    /// Requests refused since the start.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals
+    }
 }
 
 impl Daemon<'_> {
     pub(super) fn count_error(&mut self, dropped: u64, refused: u64) {
         self.observed.dropped += dropped;
         self.observed.refused += refused;
+        self.observed.refusals += refused;
         if self.observed.sum_at == Time::NEVER {
             self.observed.sum_at = self.now() + MINUTE;
         }

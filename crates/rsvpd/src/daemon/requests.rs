@@ -235,6 +235,8 @@ impl Daemon<'_> {
             bad_packets: self.bad_packets,
             packets_in: self.packets_in,
             packets_out: self.packets_out,
+            neighbours: self.observed.neighbours(),
+            refused: self.observed.refusals(),
         }
     }
 
