@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn refused(access: &Access) -> String {
-        access.peer(false).err().expect("refused")
+        access.peer(false).expect_err("refused")
     }
 
     #[test]

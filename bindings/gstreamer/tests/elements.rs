@@ -262,6 +262,6 @@ fn an_elementary_stream_is_not_linked() {
         return;
     }
     let text = "videotestsrc ! x264enc ! ontemposink";
-    let error = gst::parse::launch(text).err().expect("refused").to_string();
+    let error = gst::parse::launch(text).expect_err("refused").to_string();
     assert!(error.contains("could not link x264enc0 to ontemposink0"), "{error}");
 }

@@ -143,7 +143,7 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
     let sending = pipeline(&format!(
         "videotestsrc is-live=true pattern=snow ! video/x-raw,width=640,height=360,framerate=25/1 \
          ! x264enc name=enc tune=zerolatency speed-preset=ultrafast bitrate=1000 key-int-max=50 \
-           vbv-buf-capacity=150 ! video/x-h264,profile=main ! mpegtsmux ! ontemposink name=sink sync=false \
+           vbv-buf-capacity=300 ! video/x-h264,profile=main ! mpegtsmux ! ontemposink name=sink sync=false \
            uri=ontempo://127.0.0.1:{through} fingerprint={fingerprint} token=t latency={LATENCY} grace={GRACE}"
     ));
     let frames = watch(&sending, &receiving);
