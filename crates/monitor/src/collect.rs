@@ -307,7 +307,7 @@ mod tests {
         assert!(reason("{").starts_with(&expected));
         let other = r#"{"process": 1, "started": 1, "sockets": []}"#;
         assert!(reason(other).ends_with("is that of process 1"));
-        assert!(reason(&" ".repeat(9 << 20)).contains("is larger than"));
+        assert!(reason(&" ".repeat(MAX_REPORT_LEN + 1)).contains("is larger than"));
         // A user's text may not reach the terminal as it is.
         let foreign = reason("{\"\\u001b]0;title\\u0007\": 1}");
         assert!(foreign.contains(r"unknown field `\u001b]0;title\u0007`"), "{foreign}");

@@ -28,7 +28,7 @@ fn silent_and_invalid_clients_do_not_block_a_listener() {
     let mut truncated = TcpStream::connect(to).unwrap();
     truncated.write_all(&hello(1)[..40]).unwrap();
     let mut oversized = TcpStream::connect(to).unwrap();
-    oversized.write_all(b"OnQS\x02\x01\xff\xff").unwrap();
+    oversized.write_all(&[&b"OnQS"[..], &[wire::VERSION, 1, 0xff, 0xff]].concat()).unwrap();
     let connecting = thread::spawn(move || QosStream::connect(to, &QosOptions::default()).unwrap());
     let (far, _) = accepting.join().unwrap();
     assert!(started.elapsed() < Wall::from_secs(3), "{:?}", started.elapsed());
@@ -54,7 +54,7 @@ fn another_version_is_refused_and_reported_at_both_ends() {
     let Accepted::Refused(_, error) = listener.accept_or_refuse().unwrap() else {
         panic!("agreed")
     };
-    let text = "the other end speaks version 9 of QoSockets, this is 2";
+    let text = "the other end speaks version 9 of QoSockets, this is 3";
     assert_eq!(error.to_string(), text);
     let mut answer = vec![0; wire::MAX_SETUP];
     let received = other.read(&mut answer).unwrap();
@@ -99,10 +99,10 @@ fn connecting_to_a_peer_that_speaks_no_qosockets_is_an_error() {
     assert!(started.elapsed() < Wall::from_secs(2), "a trickle of bytes extends the set-up");
     let newer = server(|mut stream| {
         let _ = stream.read(&mut [0; 500]);
-        let _ = stream.write_all(b"OnQS\x03\x03\x00\x00");
+        let _ = stream.write_all(b"OnQS\x04\x03\x00\x00");
     });
     let error = QosStream::connect(newer, &options()).unwrap_err().to_string();
-    assert_eq!(error, "the other end speaks version 3 of QoSockets, this is 2");
+    assert_eq!(error, "the other end speaks version 4 of QoSockets, this is 3");
 }
 
 /// A connection over TCP whose peer is a raw socket.

@@ -15,7 +15,7 @@
 //!
 //! Afterwards every message has a header: over TCP kind (1 byte), length of the body (3), sequence
 //! number (4), time (8); over UDP `0xa7`, version, kind, 0, sequence number (4), session (8), time
-//! (8). Times are nanoseconds of the sending end's clock, with an arbitrary zero.
+//! (8), and before a message of more than 4,096 bytes 8 zeros. Times are nanoseconds of the sending end's clock, with an arbitrary zero.
 
 mod control;
 
