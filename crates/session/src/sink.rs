@@ -86,6 +86,9 @@ impl Counts {
     }
 }
 
+/// Takes a datagram; false ends the receiver with an error.
+pub type Taker = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
 /// The output of a receiver.
 pub enum Target {
     /// Datagrams as the sender's encoder sent them, with its timing.
@@ -106,7 +109,7 @@ pub enum Target {
     },
     /// The program itself, which gets each datagram when it is due, on the receiver's thread. While it does
     /// not return, nothing else is received; false ends the receiver with an error.
-    Program(Box<dyn FnMut(&[u8]) -> bool + Send>),
+    Program(Taker),
 }
 
 /// Restores datagrams and writes them to a target.
@@ -132,7 +135,7 @@ pub(crate) enum Sink {
 /// Where datagrams go that the receiver's thread releases.
 pub(crate) enum Out {
     Bytes(BufWriter<Output>),
-    Program(Box<dyn FnMut(&[u8]) -> bool + Send>),
+    Program(Taker),
 }
 
 impl Out {
