@@ -233,6 +233,16 @@ impl Admitted {
         ReceiverUrl { host, port: local.port(), fingerprint, token }
     }
 
+    /// The text of the token.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// True if the token was made now, and is printed.
+    pub(crate) fn is_made(&self) -> bool {
+        self.origin == Origin::Made
+    }
+
     /// The command that the other side pastes, `command` with the URL, and a line about who is
     /// admitted, if that is not said by the token in it.
     pub(crate) fn invitation(&self, command: &str, url: &ReceiverUrl) -> String {
@@ -255,7 +265,7 @@ impl Admitted {
 }
 
 /// A name or an address of this host: its address on the route outwards. Nothing is sent.
-fn own_host() -> String {
+pub(crate) fn own_host() -> String {
     // Addresses for documentation (RFC 5737, RFC 3849), which the default route leads to.
     let outwards = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let address = outwards.into_iter().find_map(|(from, to)| {

@@ -104,6 +104,26 @@ pub enum Target {
         /// Its name, for error messages.
         name: String,
     },
+    /// A part of this program that takes each datagram when it is due.
+    Taker(Box<dyn DatagramTaker>),
+}
+
+/// Takes the datagrams of a stream from the thread that receives, which waits for it.
+pub trait DatagramTaker: Send {
+    /// Takes a datagram.
+    fn take(&mut self, datagram: TakenDatagram<'_>);
+}
+
+/// A datagram of a stream, as the sender's encoder sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenDatagram<'a> {
+    /// Its bytes; of one with missing parts, those that are there.
+    pub data: &'a [u8],
+    /// False if parts are missing.
+    pub is_whole: bool,
+    /// How long after its time it is given: the latency after its arrival at the sender and the fastest transit. Zero
+    /// with full reliability, which knows no such time.
+    pub late: Duration,
 }
 
 /// Restores datagrams and writes them to a target.
@@ -120,10 +140,40 @@ pub(crate) enum Sink {
     Stream {
         depacketizer: Box<StreamDepacketizer>,
         counts: Counts,
-        out: BufWriter<Output>,
+        out: StreamOutput,
         written: u64,
         clock: Clock,
     },
+}
+
+/// Where the datagrams of a [`Sink::Stream`] go.
+pub(crate) enum StreamOutput {
+    Bytes(BufWriter<Output>),
+    Taker(Box<dyn DatagramTaker>),
+}
+
+impl StreamOutput {
+    /// Writes a datagram that is due; `written` counts the bytes with it.
+    fn write(&mut self, now: Time, one: &RestoredDatagram, written: u64) -> Result<(), Error> {
+        match self {
+            Self::Bytes(out) => {
+                out.write_all(&one.data).map_err(|error| write_error(out, &error, written))
+            }
+            Self::Taker(to) => {
+                let late = one.due.map_or(Duration::ZERO, |due| now.since(due));
+                let RestoredDatagram { data, is_whole, .. } = one;
+                to.take(TakenDatagram { data, is_whole: *is_whole, late });
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self, written: u64) -> Result<(), Error> {
+        match self {
+            Self::Bytes(out) => out.flush().map_err(|error| write_error(out, &error, written)),
+            Self::Taker(_) => Ok(()),
+        }
+    }
 }
 
 /// The depacketizer of a stream that may be received from its middle.
@@ -318,10 +368,11 @@ impl Sink {
                 return Ok(Self::Udp { driver, clock, patience, counts, load });
             }
             Target::Bytes { to, name } => {
-                Output { to: StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?, name }
+                let to = StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?;
+                StreamOutput::Bytes(BufWriter::with_capacity(64 << 10, Output { to, name }))
             }
+            Target::Taker(to) => StreamOutput::Taker(to),
         };
-        let out = BufWriter::with_capacity(64 << 10, out);
         let depacketizer = Box::new(depacketizer);
         Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new() })
     }
@@ -381,12 +432,11 @@ impl Sink {
             counts.count(&restored);
             if is_usable(&restored) {
                 *written += restored.data.len() as u64;
-                out.write_all(&restored.data)
-                    .map_err(|error| write_error(out, &error, *written))?;
+                out.write(now, &restored, *written)?;
             }
         }
         if idle {
-            out.flush().map_err(|error| write_error(out, &error, *written))?;
+            out.flush(*written)?;
         }
         Ok(MAX_WAIT
             .min(Wall::from_nanos(depacketizer.depacketizer.next_timeout().since(now).as_nanos())))

@@ -1,0 +1,232 @@
+//! `ontempo receive --serve`, watched in a headless Chromium: real video, over a path that loses packets.
+
+#[allow(dead_code)]
+#[path = "../page/browser.rs"]
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+mod film;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use browser::Browser;
+use common::{Killed, ListeningProgram, Place, free_port, send_with};
+use serde_json::{Value, json};
+
+use film::{FRAMES, LOOK, film, play};
+
+/// 3 % lost on the way to the receiver, a round trip of 100 ms.
+const PATH: &str = r#"duration = "60 s"
+[topology]
+kind = "dumbbell"
+bottleneck = { rate = "20 Mbit/s", delay = "50 ms", loss = { kind = "bernoulli", rate = 0.03 } }
+reverse = { rate = "20 Mbit/s", delay = "50 ms" }
+access = { rate = "1 Gbit/s", delay = "0 s" }
+[flows.line]
+application = { kind = "cbr", rate = "1 Mbit/s" }
+transport = { kind = "udp" }
+"#;
+
+/// One browser at a time: a film needs the machine.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `ontempo receive --serve`.
+struct Served {
+    program: ListeningProgram,
+    /// The link to the page.
+    link: String,
+}
+
+impl Served {
+    fn start(place: &Place, listen: &str, serve: &str, more: &[&str]) -> Self {
+        let words = ["receive", "--listen", listen, "--serve", serve, "--token", "open"];
+        let identity = ["--identity", "identity.pem"];
+        let mut program = ListeningProgram::start(place, &[&words, &identity, more].concat());
+        let url = program.next_event("serving")["url"].clone();
+        let link = url.as_str().expect("a link").to_owned();
+        Self { program, link }
+    }
+}
+
+fn send(place: &Place, to: &str, port: u16, more: &[&str]) -> Killed {
+    let words = ["--token", "open", "--insecure", "--give-up", "60 s"];
+    Killed(send_with(place, to, &format!("udp://127.0.0.1:{port}"), &[&words, more].concat()))
+}
+
+/// Waits until an expression on the page is true.
+#[track_caller]
+fn wait_for(browser: &mut Browser, expression: &str) {
+    let begun = Instant::now();
+    while browser.value(expression) != json!(true) {
+        if begun.elapsed() > Duration::from_secs(30) {
+            let message = browser.value("document.getElementById('message').textContent");
+            panic!("in vain waited for {expression}; the page says {message}");
+        }
+        sleep(Duration::from_millis(200));
+    }
+}
+
+fn says(words: &str) -> String {
+    format!("document.getElementById('message').textContent.includes({})", json!(words))
+}
+
+/// A share of sorted values.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
+}
+
+#[test]
+fn a_film_over_a_path_that_loses_packets_is_painted_whole_and_in_time() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-film", PATH);
+    if film(&place).is_none() {
+        return;
+    }
+    let served = Served::start(&place, "127.0.0.1:0", "127.0.0.1:0", &[]);
+    let server = served.program.local.clone();
+    let path = ["impair", "--listen", ":0", "--to", &server, "--scenario", "s.toml"];
+    let path = ListeningProgram::start(&place, &path);
+    let port = free_port();
+    let _sender = send(&place, &path.local, port, &["--latency", "400 ms"]);
+    let mut browser = Browser::start(&place);
+    browser.appear(1280, 800, "dark");
+    browser.go(&served.link);
+    wait_for(&mut browser, &says("Waiting"));
+    assert_eq!(browser.value(LOOK), json!(true));
+    browser.value("ontempo.sound.turnOn().then(() => true)");
+    let mut film = play(&place, port);
+    assert!(film.0.wait().expect("ffmpeg").success());
+    sleep(Duration::from_secs(2));
+
+    let painted = browser.value("[...window.seen.keys()].length").as_u64();
+    let figures = browser.value("ontempo.pictures.figures");
+    let latencies: Vec<f64> =
+        serde_json::from_value(browser.value("ontempo.pictures.history.map(one => one.latency)"))
+            .expect("latencies");
+    let drifts: Vec<f64> =
+        serde_json::from_value(browser.value("ontempo.sound.drifts.map(Math.abs)"))
+            .expect("drifts");
+    let sound = browser.value("ontempo.sound.figures");
+    let (median, most) = (quantile(&latencies, 0.5), quantile(&latencies, 0.95));
+    println!(
+        "painted {painted:?} of {FRAMES}, {figures}; latency of 400 ms: median {median:.0} ms, \
+         95 % below {most:.0} ms; sound {sound}, median drift {:.1} ms",
+        quantile(&drifts, 0.5)
+    );
+    assert!(painted >= Some(FRAMES * 99 / 100), "painted {painted:?}: {figures}");
+    assert!((400.0..600.0).contains(&median), "{median} ms");
+    assert!(sound["played"].as_u64() > Some(700), "{sound}");
+    assert!(quantile(&drifts, 0.9) < 100.0, "sound is out of step: {drifts:?}");
+    assert_eq!(browser.errors(), [""; 0]);
+}
+
+#[test]
+fn a_page_without_the_right_token_says_so_and_gets_nothing() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium"]) {
+        return;
+    }
+    let place = Place::new("browser-token", PATH);
+    let served = Served::start(&place, "127.0.0.1:0", "127.0.0.1:0", &[]);
+    let (page, token) = served.link.split_once("#token=").expect("a token");
+    assert_eq!(token.len(), 32, "{}", served.link);
+    let mut browser = Browser::start(&place);
+    browser.go(&format!("{page}#token=wrong"));
+    wait_for(&mut browser, &says("wrong"));
+    browser.go("about:blank");
+    browser.go(page);
+    wait_for(&mut browser, &says("no token"));
+    // The sender's token opens nothing here.
+    browser.go("about:blank");
+    browser.go(&format!("{page}#token=open"));
+    wait_for(&mut browser, &says("wrong"));
+    browser.go("about:blank");
+    browser.go(&served.link);
+    wait_for(&mut browser, &says("Waiting for a sender"));
+    // On a phone, too, nothing is wider than the screen.
+    browser.appear(390, 844, "light");
+    let wide = browser.value("document.documentElement.scrollWidth");
+    assert!(wide.as_u64() <= Some(390), "{wide}");
+}
+
+/// Whether a page of `localhost` can watch the stream that `127.0.0.1` serves.
+fn can_watch(browser: &mut Browser, port: u16, token: &str) -> Value {
+    browser.go(&format!("http://localhost:{port}/"));
+    browser.value(&format!(
+        "(async () => {{
+            const {{ certificate_sha256: hash }} = await (await fetch('config.json')).json();
+            const value = Uint8Array.from(atob(hash), one => one.charCodeAt(0));
+            const serverCertificateHashes = [{{ algorithm: 'sha-256', value }}];
+            const url = 'https://127.0.0.1:{port}/watch?token={token}';
+            const session = new WebTransport(url, {{ serverCertificateHashes }});
+            session.closed.catch(() => null);
+            try {{
+                await session.ready;
+            }} catch {{
+                return false;
+            }}
+            session.close();
+            return true;
+        }})()"
+    ))
+}
+
+#[test]
+fn pages_of_other_origins_are_refused_unless_they_are_allowed() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium"]) {
+        return;
+    }
+    let place = Place::new("browser-origin", PATH);
+    let port = free_port();
+    let at = format!("127.0.0.1:{port}");
+    let mut browser = Browser::start(&place);
+    for allowed in [false, true] {
+        let origin = format!("http://localhost:{port}");
+        let more: &[&str] = if allowed { &["--allow-origin", &origin] } else { &[] };
+        let served = Served::start(&place, "127.0.0.1:0", &at, more);
+        let token = served.link.split_once('=').expect("a token").1;
+        assert_eq!(can_watch(&mut browser, port, token), json!(allowed));
+        assert!(served.program.said_until_interrupted().is_empty());
+    }
+}
+
+#[test]
+fn a_page_finds_its_way_back_to_a_receiver_that_was_killed_and_shows_the_stream_again() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-back", PATH);
+    if film(&place).is_none() {
+        return;
+    }
+    let (listen, serve) =
+        (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
+    let more = ["--viewers-token-file", "viewers"];
+    let served = Served::start(&place, &listen, &serve, &more);
+    let mut browser = Browser::start(&place);
+    browser.go(&served.link);
+    let port = free_port();
+    let _sender = send(&place, &listen, port, &["--latency", "120 ms"]);
+    let _film = play(&place, port);
+    wait_for(&mut browser, "ontempo.pictures.figures.painted > 20");
+    // Killed without a word.
+    drop(served);
+    sleep(Duration::from_millis(500));
+    let _served = Served::start(&place, &listen, &serve, &more);
+    let before = browser.value("ontempo.pictures.figures.painted").as_u64().expect("a number");
+    wait_for(&mut browser, &format!("ontempo.pictures.figures.painted > {before} + 20"));
+    wait_for(&mut browser, "document.getElementById('message').textContent === ''");
+}
