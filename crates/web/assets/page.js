@@ -135,7 +135,8 @@ function drawHistory(now) {
   context.fillStyle = style.getPropertyValue("--quiet");
   context.font = `${11 * scale}px sans-serif`;
   context.fillText(ms(top), 2 * scale, 11 * scale);
-  context.fillText("20 s", 2 * scale, height - 3 * scale);
+  context.textAlign = "right";
+  context.fillText("the last 20 s", width - 2 * scale, 11 * scale);
 }
 
 function showFigures() {

@@ -1,8 +1,18 @@
 // When pictures and sound are due here, and the way of a picture from its message to the canvas.
 
-// Pictures wait for this much longer than their decoding has taken lately, at least and at most, ms.
-const LEAST_MARGIN = 6;
-const MOST_MARGIN = 400;
+// The share of pictures, and of sound, for which the others wait, and of how many ms.
+const NEARLY_ALL = { picture: 0.95, sound: 1 };
+const MEMORY = 4000;
+// What the first picture waits for, ms.
+const FIRST_WAIT = 15;
+// The first pictures of a decoder, which say nothing about the others.
+const WARMING_UP = 8;
+// How much shorter the wait becomes with each that was ready: a share of what is too much, and with sound, which has to follow
+// without a gap, at most so many ms.
+const SHORTER = 0.1;
+const SHORTER_WITH_SOUND = 0.06;
+// What is missing is waited for until so long before its time, ms.
+const LEAST_LEFT = 6;
 // A picture later than this is left out if a newer one is there, ms.
 const MAX_LATE = 100;
 // One that is painted this much after its time counts as late, ms.
@@ -44,16 +54,20 @@ class Extreme {
   }
 }
 
-// Times here of the stream's clock. The receiver's clock is compared by the messages that came fastest. What the stream
-// needs between its clock and its arrival, such as an encoder's buffer, is taken from the message that had most of it.
+// Times here of the stream's clock. The receiver's clock is compared by the messages that came fastest; that tells each
+// picture's latency. When a picture is shown is told by those before it: so long after its time by the stream's clock
+// that nearly all of the last seconds were decoded by then.
 export class Clock {
   constructor() {
     this.offset = new Extreme(Math.min);
-    this.behind = { picture: new Extreme(Math.max), sound: new Extreme(Math.max) };
     this.hasSound = false;
-    this.margin = 20;
-    this.lateness = [];
     this.timeline = null;
+    this.clear();
+  }
+  clear() {
+    this.behind = { picture: null, sound: null };
+    this.samples = { picture: [], sound: [] };
+    this.wait = { picture: null, sound: null };
   }
   // A message of the receiver.
   heard(sent, arrived) {
@@ -61,18 +75,28 @@ export class Clock {
   }
   // A picture or a frame of sound; true if the stream's clock begins anew.
   note(frame, arrived) {
-    const behind = frame.due - frame.shown;
     const kind = frame.isSound ? "sound" : "picture";
-    const known = this.behind[kind].value;
+    const behind = frame.due - frame.shown;
+    const known = this.behind[kind];
     const isAnew = this.timeline !== null
       && (frame.timeline !== this.timeline || (known !== null && Math.abs(behind - known) > JUMP));
-    if (isAnew) {
-      this.behind.picture.clear();
-      this.behind.sound.clear();
-    }
+    if (isAnew) this.clear();
     this.timeline = frame.timeline;
-    this.behind[kind].note(behind, arrived);
+    this.behind[kind] = behind;
+    if (!frame.isSound) this.wait.picture ??= arrived - frame.shown + FIRST_WAIT;
     return isAnew;
+  }
+  // What is shown at `shown` by the stream's clock was ready at a time of `performance.now()`.
+  ready(kind, shown, now) {
+    const samples = this.samples[kind];
+    samples.push({ now, value: now - shown });
+    while (samples.length > 0 && now - samples[0].now > MEMORY) samples.shift();
+    const sorted = samples.map((one) => one.value).sort((one, other) => one - other);
+    const wanted = sorted[Math.floor((sorted.length - 1) * NEARLY_ALL[kind])];
+    const wait = this.wait[kind];
+    // Longer at once, shorter slowly.
+    const most = this.hasSound ? SHORTER_WITH_SOUND : Infinity;
+    this.wait[kind] = wait === null || wanted > wait ? wanted : wait - Math.min((wait - wanted) * SHORTER, most);
   }
   // When what is due at a time of the receiver's clock is due here, ms of `performance.now()`.
   here(due) {
@@ -80,21 +104,9 @@ export class Clock {
   }
   // When what is shown at `shown` by the stream's clock is to be seen and heard here.
   at(shown) {
-    const { picture, sound } = this.behind;
-    let behind = picture.value ?? sound.value ?? 0;
-    if (this.hasSound && sound.value !== null) behind = Math.max(behind, sound.value);
-    return this.here(shown + behind) + this.margin;
-  }
-  // A picture was decoded this long after it was due here, ms.
-  decoded(late) {
-    this.lateness.push(late);
-    if (this.lateness.length < 50) return;
-    const sorted = [...this.lateness].sort((one, other) => one - other);
-    const wanted = sorted[Math.floor(sorted.length * 0.9)] + 4;
-    const margin = Math.min(Math.max(wanted, LEAST_MARGIN), MOST_MARGIN);
-    // Longer at once, shorter slowly.
-    this.margin = margin > this.margin ? margin : this.margin * 0.8 + margin * 0.2;
-    this.lateness = this.lateness.slice(25);
+    const { picture, sound } = this.wait;
+    if (this.hasSound && sound !== null) return shown + Math.max(picture ?? sound, sound);
+    return shown + (picture ?? sound ?? 0);
   }
 }
 
@@ -191,7 +203,7 @@ export class Pictures {
       if (!next.isCatchUp && due - now > AHEAD) return;
       if (this.ready.length >= MAX_READY || (this.decoder?.decodeQueueSize ?? 0) > 60) return;
       const follows = this.last === null || next.isKey || next.previous <= this.last;
-      if (!follows && due - now > LEAST_MARGIN) return;
+      if (!follows && due - now > LEAST_LEFT) return;
       this.pending.shift();
       if (!follows) this.isTainted = true;
       this.last = next.number;
@@ -231,6 +243,7 @@ export class Pictures {
         output: (frame) => this.decoded(frame),
         error: () => this.fail(),
       });
+      this.outputs = 0;
       const config = { codec: name, optimizeForLatency: true };
       this.decoder.configure(config);
       this.name = name;
@@ -256,7 +269,8 @@ export class Pictures {
       frame.close();
       return;
     }
-    this.clock.decoded(performance.now() - this.clock.here(meta.due));
+    this.outputs += 1;
+    if (this.outputs > WARMING_UP) this.clock.ready("picture", meta.shown, performance.now());
     let at = this.ready.length;
     while (at > 0 && this.ready[at - 1].meta.shown > meta.shown) at -= 1;
     this.ready.splice(at, 0, { frame, meta });

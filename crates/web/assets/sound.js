@@ -3,6 +3,8 @@
 const ADTS = 0x0f;
 // Frames of sound are waited for until this long before their time, ms.
 const WAIT = 40;
+// Sound is scheduled at least this long before it plays, ms.
+const SPARE = 8;
 // Sound follows the clock in one piece, unless it is further away from it than this, s.
 const MAX_DRIFT = 0.03;
 const RATES = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
@@ -115,6 +117,10 @@ export class Sound {
 
   play(data) {
     const { numberOfFrames, numberOfChannels, sampleRate, timestamp } = data;
+    // Heard at the earliest, if it is scheduled now.
+    const now = performance.now();
+    const earliest = now + (this.context.currentTime - this.contextTime(now)) * 1000 + SPARE;
+    this.clock.ready("sound", timestamp / 1000, earliest);
     const wanted = this.contextTime(this.clock.at(timestamp / 1000));
     if (!this.isOn || wanted < this.context.currentTime) {
       this.figures.dropped += 1;

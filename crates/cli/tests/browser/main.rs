@@ -47,7 +47,7 @@ impl Served {
     fn start(place: &Place, listen: &str, serve: &str, more: &[&str]) -> Self {
         let words = ["receive", "--listen", listen, "--serve", serve, "--token", "open"];
         let identity = ["--identity", "identity.pem"];
-        let mut program = ListeningProgram::start(place, &[&words, &identity, more].concat());
+        let mut program = ListeningProgram::start(place, &[&words[..], &identity, more].concat());
         let url = program.next_event("serving")["url"].clone();
         let link = url.as_str().expect("a link").to_owned();
         Self { program, link }
@@ -56,7 +56,7 @@ impl Served {
 
 fn send(place: &Place, to: &str, port: u16, more: &[&str]) -> Killed {
     let words = ["--token", "open", "--insecure", "--give-up", "60 s"];
-    Killed(send_with(place, to, &format!("udp://127.0.0.1:{port}"), &[&words, more].concat()))
+    Killed(send_with(place, to, &format!("udp://127.0.0.1:{port}"), &[&words[..], more].concat()))
 }
 
 /// Waits until an expression on the page is true.
