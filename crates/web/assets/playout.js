@@ -1,7 +1,7 @@
 // When pictures and sound are due here, and the way of a picture from its message to the canvas.
 
 // The share of pictures, and of sound, for which the others wait, and of how many ms.
-const NEARLY_ALL = { picture: 0.95, sound: 1 };
+const NEARLY_ALL = { picture: 0.95, sound: 0.98 };
 const MEMORY = 4000;
 // What the first picture waits for, ms.
 const FIRST_WAIT = 15;
@@ -11,6 +11,8 @@ const WARMING_UP = 8;
 // without a gap, at most so many ms.
 const SHORTER = 0.1;
 const SHORTER_WITH_SOUND = 0.06;
+// Sound that is ready later than the pictures may stay behind them by so much, ms: less than is noticed (EBU R 37: 60 ms).
+const LAG = 55;
 // What is missing is waited for until so long before its time, ms.
 const LEAST_LEFT = 6;
 // A picture later than this is left out if a newer one is there, ms.
@@ -102,11 +104,16 @@ export class Clock {
   here(due) {
     return due + (this.offset.value ?? 0);
   }
-  // When what is shown at `shown` by the stream's clock is to be seen and heard here.
+  // When what is shown at `shown` by the stream's clock is to be seen here.
   at(shown) {
     const { picture, sound } = this.wait;
-    if (this.hasSound && sound !== null) return shown + Math.max(picture ?? sound, sound);
-    return shown + (picture ?? sound ?? 0);
+    if (this.hasSound && sound !== null) return shown + Math.max(picture ?? sound, sound - LAG);
+    return shown + (picture ?? 0);
+  }
+  // When it is to be heard.
+  heardAt(shown) {
+    const { picture, sound } = this.wait;
+    return shown + Math.max(picture ?? sound ?? 0, sound ?? picture ?? 0);
   }
 }
 
@@ -197,6 +204,7 @@ export class Pictures {
   // Gives the decoder what follows, in order. What is missing is waited for until it would be too late.
   feed() {
     const now = performance.now();
+    if (this.needsKey && !this.findKey(now)) return;
     while (this.pending.length > 0) {
       const next = this.pending[0];
       const due = this.clock.at(next.shown);
@@ -209,6 +217,15 @@ export class Pictures {
       this.last = next.number;
       this.decode(next);
     }
+  }
+
+  // Whether a key picture is at the front; what is before it is left out, and so is what waits for one in vain.
+  findKey(now) {
+    let count = this.pending.findIndex((picture) => picture.isKey);
+    const isFound = count >= 0;
+    if (!isFound) count = this.pending.findLastIndex((picture) => now - this.clock.at(picture.shown) > SPAN) + 1;
+    this.figures.dropped += this.pending.splice(0, count).filter((picture) => !picture.isCatchUp).length;
+    return isFound;
   }
 
   decode(picture) {

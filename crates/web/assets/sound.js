@@ -3,8 +3,10 @@
 const ADTS = 0x0f;
 // Frames of sound are waited for until this long before their time, ms.
 const WAIT = 40;
+// The first frames of a decoder, which say nothing about the others.
+const WARMING_UP = 20;
 // Sound is scheduled at least this long before it plays, ms.
-const SPARE = 8;
+const SPARE = 4;
 // Sound follows the clock in one piece, unless it is further away from it than this, s.
 const MAX_DRIFT = 0.03;
 const RATES = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
@@ -24,7 +26,7 @@ export class Sound {
     this.onProblem = onProblem;
     this.context = null;
     this.figures = { played: 0, dropped: 0, resynced: 0 };
-    // How far sound is from its time, ms, of the last frames.
+    // How much later than its picture sound is heard, ms, of the last frames.
     this.drifts = [];
     this.isThere = false;
     this.restart();
@@ -75,7 +77,7 @@ export class Sound {
   feed() {
     while (this.isOn && this.pending.length > 0) {
       const next = this.pending[0];
-      const left = this.clock.at(next.shown) - performance.now();
+      const left = this.clock.heardAt(next.shown) - performance.now();
       const follows = this.last === null || next.previous <= this.last;
       if (left > 400 || (!follows && left > WAIT)) return;
       this.pending.shift();
@@ -96,6 +98,7 @@ export class Sound {
       });
       this.decoder.configure(config);
       this.key = key;
+      this.outputs = 0;
       AudioDecoder.isConfigSupported(config).then(({ supported }) => {
         if (!supported) this.onProblem(`This browser does not decode the sound (${config.codec}): it is silent.`);
       });
@@ -120,8 +123,9 @@ export class Sound {
     // Heard at the earliest, if it is scheduled now.
     const now = performance.now();
     const earliest = now + (this.context.currentTime - this.contextTime(now)) * 1000 + SPARE;
-    this.clock.ready("sound", timestamp / 1000, earliest);
-    const wanted = this.contextTime(this.clock.at(timestamp / 1000));
+    this.outputs += 1;
+    if (this.outputs > WARMING_UP) this.clock.ready("sound", timestamp / 1000, earliest);
+    const wanted = this.contextTime(this.clock.heardAt(timestamp / 1000));
     if (!this.isOn || wanted < this.context.currentTime) {
       this.figures.dropped += 1;
       this.next = null;
@@ -137,7 +141,8 @@ export class Sound {
     const isApart = drift === null || Math.abs(drift) > MAX_DRIFT;
     if (isApart && drift !== null) this.figures.resynced += 1;
     const start = isApart ? wanted : this.next;
-    this.drifts.push((start - wanted) * 1000);
+    const behind = this.clock.heardAt(0) - this.clock.at(0);
+    this.drifts.push((start - wanted) * 1000 + behind);
     if (this.drifts.length > 500) this.drifts.splice(0, 250);
     const source = this.context.createBufferSource();
     source.buffer = buffer;

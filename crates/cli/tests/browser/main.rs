@@ -118,10 +118,14 @@ fn a_film_over_a_path_that_loses_packets_is_painted_whole_and_in_time() {
         serde_json::from_value(browser.value("ontempo.sound.drifts.map(Math.abs)"))
             .expect("drifts");
     let sound = browser.value("ontempo.sound.figures");
+    let waits = browser.value(
+        "(({ wait, behind, offset }) => ['picture', 'sound'].map(kind => \
+         wait[kind] - behind[kind] - offset.value))(ontempo.clock)",
+    );
     let (median, most) = (quantile(&latencies, 0.5), quantile(&latencies, 0.95));
     println!(
         "painted {painted:?} of {FRAMES}, {figures}; latency of 400 ms: median {median:.0} ms, \
-         95 % below {most:.0} ms; sound {sound}, median drift {:.1} ms",
+         95 % below {most:.0} ms; ready after {waits} ms; sound {sound}, behind by {:.1} ms",
         quantile(&drifts, 0.5)
     );
     assert!(painted >= Some(FRAMES * 99 / 100), "painted {painted:?}: {figures}");
