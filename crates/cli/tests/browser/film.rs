@@ -7,12 +7,14 @@ use crate::common::{Killed, Place};
 /// Pictures of the film: 20 s.
 pub(crate) const FRAMES: u64 = 500;
 
-/// Notes, on each animation frame, the number that the picture on the canvas has, and when: ten fields, black or white.
+/// Notes, after each painting, the number that the picture on the canvas has, and when: ten fields, black or white.
 pub(crate) const LOOK: &str = r#"
 window.seen = new Map();
+let count = 0;
 (function look() {
     const canvas = document.getElementById("picture");
-    if (canvas.width === 320) {
+    if (canvas.width === 320 && count !== ontempo.pictures.figures.painted) {
+        count = ontempo.pictures.figures.painted;
         const row = canvas.getContext("2d").getImageData(0, 164, 320, 1).data;
         let number = 0;
         for (let field = 0; field < 10; field += 1) {

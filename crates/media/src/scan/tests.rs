@@ -4,6 +4,7 @@ use ontempo_foundation::RandomStream;
 
 use super::marks::Refers;
 use super::*;
+use crate::rtp;
 
 const VIDEO: u16 = 0x100;
 const SOUND: u16 = 0x101;
