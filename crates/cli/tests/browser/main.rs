@@ -15,7 +15,7 @@ use browser::Browser;
 use common::{Killed, ListeningProgram, Place, free_port, send_with};
 use serde_json::{Value, json};
 
-use film::{FRAMES, LOOK, film, play};
+use film::{FRAMES, GLASS, LOOK, film, live, play};
 
 /// 3 % lost on the way to the receiver, a round trip of 100 ms.
 const PATH: &str = r#"duration = "60 s"
@@ -133,6 +133,45 @@ fn a_film_over_a_path_that_loses_packets_is_painted_whole_and_in_time() {
     assert!(sound["played"].as_u64() > Some(700), "{sound}");
     assert!(quantile(&drifts, 0.9) < 100.0, "sound is out of step: {drifts:?}");
     assert_eq!(browser.errors(), [""; 0]);
+}
+
+#[test]
+fn from_glass_to_glass_a_picture_takes_a_part_of_a_second() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-glass", PATH);
+    // The page over HTTPS, whose certificate no issuer has signed.
+    let served = Served::start(&place, "127.0.0.1:0", "0.0.0.0:0", &[]);
+    let (_, port_and_token) = served.link.rsplit_once(':').expect("a port");
+    assert!(served.link.starts_with("https://"), "{}", served.link);
+    let port = free_port();
+    let server = served.program.local.clone();
+    let _sender = send(&place, &server, port, &["--latency", "60 ms"]);
+    let mut browser = Browser::start(&place);
+    browser.call("Security.enable", json!({}));
+    browser.call("Security.setIgnoreCertificateErrors", json!({ "ignore": true }));
+    browser.appear(1400, 900, "dark");
+    browser.go(&format!("https://127.0.0.1:{port_and_token}"));
+    wait_for(&mut browser, &says("Waiting"));
+    assert_eq!(browser.value(GLASS), json!(true));
+    let _film = live(port, Duration::from_secs(10));
+    sleep(Duration::from_secs(9));
+    let ages: Vec<f64> =
+        serde_json::from_value(browser.value("window.ages.slice(50)")).expect("ages");
+    let latency = browser.value("ontempo.pictures.history.slice(-50).map(one => one.latency)");
+    let latency: Vec<f64> = serde_json::from_value(latency).expect("latencies");
+    assert!(ages.len() > 50, "{ages:?}");
+    println!(
+        "{} pictures, from glass to glass: median {:.0} ms, 95 % below {:.0} ms; of it from the sender \
+         to the canvas {:.0} ms, of 60 ms",
+        ages.len(),
+        quantile(&ages, 0.5),
+        quantile(&ages, 0.95),
+        quantile(&latency, 0.5)
+    );
+    assert!(quantile(&ages, 0.5) < 1_500.0, "{ages:?}");
 }
 
 #[test]
