@@ -8,9 +8,10 @@ const FIRST_WAIT = 15;
 // The first pictures of a decoder, which say nothing about the others.
 const WARMING_UP = 8;
 // How much shorter the wait becomes with each that was ready: a share of what is too much, and with sound, which has to follow
-// without a gap, at most so many ms.
+// without a gap, at most so many ms, unless it is too much by more than what is worth a gap.
 const SHORTER = 0.1;
 const SHORTER_WITH_SOUND = 0.06;
+const WORTH_A_GAP = 30;
 // Sound that is ready later than the pictures may stay behind them by so much, ms: less than is noticed (EBU R 37: 60 ms).
 const LAG = 55;
 // What is missing is waited for until so long before its time, ms.
@@ -97,7 +98,7 @@ export class Clock {
     const wanted = sorted[Math.floor((sorted.length - 1) * NEARLY_ALL[kind])];
     const wait = this.wait[kind];
     // Longer at once, shorter slowly.
-    const most = this.hasSound ? SHORTER_WITH_SOUND : Infinity;
+    const most = this.hasSound && wait - wanted < WORTH_A_GAP ? SHORTER_WITH_SOUND : Infinity;
     this.wait[kind] = wait === null || wanted > wait ? wanted : wait - Math.min((wait - wanted) * SHORTER, most);
   }
   // When what is due at a time of the receiver's clock is due here, ms of `performance.now()`.

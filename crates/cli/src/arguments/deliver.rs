@@ -341,9 +341,9 @@ pub(crate) struct Serve {
     /// token at each start, which is printed
     #[arg(long, value_name = "FILE", requires = "serve")]
     pub(crate) viewers_token_file: Option<PathBuf>,
-    /// Viewers of the page at a time
-    #[arg(long, value_name = "COUNT", requires = "serve", default_value_t = 50, value_parser = browsers())]
-    pub(crate) viewers: u32,
+    /// Viewers of the page at a time; default: 50
+    #[arg(long, value_name = "COUNT", requires = "serve", value_parser = browsers())]
+    pub(crate) viewers: Option<u32>,
     /// Another origin whose pages may show the stream, such as https://example.org; may be given several
     /// times
     #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = origin)]

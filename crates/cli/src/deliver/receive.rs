@@ -55,8 +55,11 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let configuration = configuration(arguments.qlog.as_deref(), documents)?;
     let options = Options { socket, configuration, ..Options::default() };
     let status = StatusLine::new(documents);
+    let pages = Pages::start(&arguments.serve)?;
     let entrance = entrance(arguments, &status, options)?;
-    let pages = Pages::start(&arguments.serve, &status)?;
+    if let Some(pages) = &pages {
+        pages.announce(&status)?;
+    }
     let is_file = arguments.to.as_ref().is_some_and(|to| !to.is_live());
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));

@@ -21,10 +21,16 @@ use crate::failure::{Failure, environment};
 /// The port that error messages suggest.
 const EXAMPLE_PORT: u16 = 8443;
 
+/// Viewers at a time, if nothing is said.
+const VIEWERS: u32 = 50;
+
 /// The server of the page, and what it is fed.
 pub(super) struct Pages {
     feed: Arc<Mutex<Feed>>,
-    _server: Server,
+    server: Server,
+    admitted: Admitted,
+    /// A name or an address of this host.
+    host: String,
 }
 
 /// Gives each datagram to the page.
@@ -38,8 +44,8 @@ impl DatagramTaker for Taker {
 }
 
 impl Pages {
-    /// Starts the server, if one is asked for, and says where the page is.
-    pub(super) fn start(options: &Serve, status: &StatusLine) -> Result<Option<Self>, Failure> {
+    /// Starts the server, if one is asked for.
+    pub(super) fn start(options: &Serve) -> Result<Option<Self>, Failure> {
         let Some(at) = &options.serve else { return Ok(None) };
         let admitted = viewers_token(options.viewers_token_file.as_deref())?;
         let host = own_host();
@@ -49,15 +55,32 @@ impl Pages {
             names: names(&host),
             token: Some(admitted.text().to_owned()),
             allowed_origins: options.allow_origin.clone(),
-            viewers: options.viewers as usize,
+            viewers: options.viewers.unwrap_or(VIEWERS) as usize,
         });
         let server = server.map_err(|error| match error {
             ServerError::Io(error) => Failure::Environment(format!("--serve {at}: {error}")),
             error => environment(error),
         })?;
-        announce(status, &server, &admitted, &host)?;
         let feed = Arc::new(Mutex::new(server.feed()));
-        Ok(Some(Self { feed, _server: server }))
+        Ok(Some(Self { feed, server, admitted, host }))
+    }
+
+    /// Says where the page is. A token that was given is not printed.
+    pub(super) fn announce(&self, status: &StatusLine) -> Result<(), Failure> {
+        let local = self.server.local();
+        let host = match local.ip() {
+            ip if !ip.is_unspecified() => ip.to_string(),
+            _ => self.host.clone(),
+        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let token = if self.admitted.is_made() { self.admitted.text() } else { "TOKEN" };
+        let url = format!("{}://{host}:{}/#token={token}", self.server.scheme(), local.port());
+        if status.documents.is_on() {
+            let document = json!({ "local": local.to_string(), "url": url });
+            return status.documents.emit("serving", document);
+        }
+        status.message(&format!("watch at {url}"));
+        Ok(())
     }
 
     /// The target of a stream.
@@ -149,27 +172,4 @@ fn certificate(options: &Serve) -> Result<Option<Certificate>, Failure> {
         };
         Failure::Input(format!("{option} {}: {error}", path.display()))
     })
-}
-
-/// Says where the page is. A token that was given is not printed.
-fn announce(
-    status: &StatusLine,
-    server: &Server,
-    admitted: &Admitted,
-    host: &str,
-) -> Result<(), Failure> {
-    let local = server.local();
-    let host = match local.ip() {
-        ip if !ip.is_unspecified() => ip.to_string(),
-        _ => host.to_owned(),
-    };
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
-    let token = if admitted.is_made() { admitted.text() } else { "TOKEN" };
-    let url = format!("{}://{host}:{}/#token={token}", server.scheme(), local.port());
-    if status.documents.is_on() {
-        let document = json!({ "local": local.to_string(), "url": url });
-        return status.documents.emit("serving", document);
-    }
-    status.message(&format!("watch at {url}"));
-    Ok(())
 }

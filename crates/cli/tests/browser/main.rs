@@ -7,6 +7,7 @@ mod browser;
 mod common;
 mod film;
 
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -181,7 +182,7 @@ fn a_page_without_the_right_token_says_so_and_gets_nothing() {
         return;
     }
     let place = Place::new("browser-token", PATH);
-    let served = Served::start(&place, "127.0.0.1:0", "127.0.0.1:0", &[]);
+    let served = Served::start(&place, "127.0.0.1:0", "127.0.0.1:0", &["--viewers", "1"]);
     let (page, token) = served.link.split_once("#token=").expect("a token");
     assert_eq!(token.len(), 32, "{}", served.link);
     let mut browser = Browser::start(&place);
@@ -197,10 +198,69 @@ fn a_page_without_the_right_token_says_so_and_gets_nothing() {
     browser.go("about:blank");
     browser.go(&served.link);
     wait_for(&mut browser, &says("Waiting for a sender"));
+    // The place is taken: a second viewer learns why it is closed.
+    let watch = page.replacen("http", "https", 1) + "watch?token=" + token;
+    let code = browser.value(&format!(
+        "(async () => {{
+            const {{ certificate_sha256: hash }} = await (await fetch('config.json')).json();
+            const value = Uint8Array.from(atob(hash), one => one.charCodeAt(0));
+            const serverCertificateHashes = [{{ algorithm: 'sha-256', value }}];
+            const session = new WebTransport({}, {{ serverCertificateHashes }});
+            await session.ready;
+            return (await session.closed).closeCode;
+        }})()",
+        json!(watch)
+    ));
+    assert_eq!(code, json!(2));
     // On a phone, too, nothing is wider than the screen.
     browser.appear(390, 844, "light");
     let wide = browser.value("document.documentElement.scrollWidth");
     assert!(wide.as_u64() <= Some(390), "{wide}");
+}
+
+#[test]
+fn a_codec_that_the_page_does_not_decode_is_named() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-codec", PATH);
+    let served = Served::start(&place, "127.0.0.1:0", "127.0.0.1:0", &[]);
+    let mut browser = Browser::start(&place);
+    browser.go(&served.link);
+    let port = free_port();
+    let _sender = send(&place, &served.program.local, port, &["--latency", "120 ms"]);
+    let arguments = format!(
+        "-loglevel error -re -f lavfi -i testsrc2=size=320x180:rate=25 -t 20 -c:v mpeg2video -f mpegts \
+         udp://127.0.0.1:{port}?pkt_size=1316"
+    );
+    let mut command = Command::new("ffmpeg");
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
+    let _film = Killed(command.spawn().expect("ffmpeg"));
+    wait_for(&mut browser, &says("does not decode; it decodes H.264"));
+    assert_eq!(browser.errors(), [""; 0]);
+}
+
+#[test]
+fn what_the_page_cannot_be_served_with_is_an_error_that_names_the_option() {
+    let place = Place::new("browser-options", PATH);
+    let receive = |more: &[&str]| {
+        place.run(&[&["receive", "--listen", "127.0.0.1:0", "--token", "open"][..], more].concat())
+    };
+    let at = ["--serve", "127.0.0.1:0"];
+    receive(&[]).fails(2, &["--to"]);
+    receive(&["--serve", "127.0.0.1:0", "--to", "film.ts"]).fails(2, &["--serve", "--to"]);
+    receive(&["--serve", ":port"]).fails(2, &["--serve", ":8443"]);
+    receive(&["--to", "film.ts", "--viewers", "7"]).fails(2, &["--serve"]);
+    receive(&[&at[..], &["--viewers", "0"]].concat()).fails(2, &["--viewers"]);
+    receive(&[&at[..], &["--allow-origin", "example.org"]].concat())
+        .fails(2, &["--allow-origin", "https://example.org"]);
+    receive(&[&at[..], &["--certificate", "s.toml"]].concat()).fails(2, &["--key"]);
+    let certificate = ["--certificate", "s.toml", "--key", "s.toml"];
+    receive(&[&at[..], &certificate].concat()).fails(2, &["--certificate s.toml", "PEM"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    receive(&["--serve", &taken]).fails(3, &["--serve", &taken, "in use"]);
 }
 
 /// Whether a page of `localhost` can watch the stream that `127.0.0.1` serves.
