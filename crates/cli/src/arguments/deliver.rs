@@ -350,6 +350,21 @@ pub(crate) struct Serve {
     pub(crate) allow_origin: Vec<String>,
 }
 
+impl Serve {
+    /// An option of the page that stands without `serve`. The parser overlooks it beside --to, which excludes
+    /// `serve`.
+    pub(crate) fn without_page(&self) -> Option<&'static str> {
+        let given = [
+            (self.certificate.is_some(), "--certificate"),
+            (self.viewers_token_file.is_some(), "--viewers-token-file"),
+            (self.viewers.is_some(), "--viewers"),
+            (!self.allow_origin.is_empty(), "--allow-origin"),
+        ];
+        let is_missing = self.serve.is_none();
+        given.into_iter().find(|(is_given, _)| *is_given && is_missing).map(|(_, option)| option)
+    }
+}
+
 fn browsers() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1_000)
 }

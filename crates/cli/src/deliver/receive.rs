@@ -130,6 +130,9 @@ fn entrance(
 
 /// An existing file is refused before a sender comes, and what another user could have put there.
 fn check_target(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(option) = arguments.serve.without_page() {
+        return Err(Failure::Input(format!("{option}: it is for the page of --serve")));
+    }
     match &arguments.to {
         Some(Place::File(path)) => {
             let is_file = place(path, arguments.overwrite)?.is_some_and(|place| place.is_file());
