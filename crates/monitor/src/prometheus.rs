@@ -182,6 +182,9 @@ struct Figures {
 /// Name, help, unit and value of a measure.
 type Measure<T> = (&'static str, &'static str, Option<Unit>, fn(&SocketReport) -> T);
 
+/// Name, help and value of a measure of a parameter.
+type ParameterMeasure = (&'static str, &'static str, fn(&ParameterReport) -> Option<u64>);
+
 const COUNTERS: [Measure<u64>; 5] = [
     ("sent_messages", "Messages sent", None, |one| one.sent_messages),
     ("sent", "Payload sent", Some(Unit::Bytes), |one| one.sent_bytes),
@@ -302,7 +305,7 @@ impl Figures {
             let labels = labels_of(one, parameter);
             metric.encode(family.encode_family(&labels.as_slice())?)?;
         }
-        let values: [(_, _, fn(&ParameterReport) -> Option<u64>); 2] = [
+        let values: [ParameterMeasure; 2] = [
             ("agreed", "Agreed value, in the unit of its label", |one| Some(one.agreed)),
             ("asked", "Value that this end has asked for, in the unit of its label", |one| {
                 one.asked
