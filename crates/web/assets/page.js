@@ -134,6 +134,7 @@ function drawHistory(now) {
   context.stroke();
   context.fillStyle = style.getPropertyValue("--quiet");
   context.font = `${11 * scale}px sans-serif`;
+  context.textAlign = "left";
   context.fillText(ms(top), 2 * scale, 11 * scale);
   context.textAlign = "right";
   context.fillText("the last 20 s", width - 2 * scale, 11 * scale);
