@@ -9,13 +9,14 @@ import sys
 import gi
 
 gi.require_version("Gst", "1.0")
-from gi.repository import Gst
+from gi.repository import Gst  # noqa: E402 (its version is named first)
 
 Gst.init(None)
 pipeline = Gst.parse_launch(
     f"videotestsrc is-live=true pattern=snow num-buffers={(sys.argv[2:] or [-1])[0]} ! "
     "video/x-raw,width=640,height=360,framerate=25/1 ! "
-    "x264enc name=encoder tune=zerolatency speed-preset=ultrafast bitrate=1000 vbv-buf-capacity=300 ! "
+    "x264enc name=encoder tune=zerolatency speed-preset=ultrafast bitrate=1000 "
+    "vbv-buf-capacity=300 ! "
     "mpegtsmux ! ontemposink name=sink sync=false latency=500"
 )
 encoder, sink = pipeline.get_by_name("encoder"), pipeline.get_by_name("sink")
