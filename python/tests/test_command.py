@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -260,12 +261,15 @@ def test_verdicts_are_written_compared_and_bound_by_options(tmp_path: Path) -> N
     assert "make differences" in changed.stderr
 
 
-def test_a_reading_on_request_is_run_where_it_is_named(tmp_path: Path) -> None:
-    def cells(*more: str) -> int:
-        listed = reproduce(tmp_path, "--only", "pert/fig10", "--list", "--json", *more).stdout
-        (row,) = json.loads(listed)
-        return int(row["cells"])
+def cells_of_fig10(tmp_path: Path, *more: str) -> int:
+    """How many cells that claim needs with these options."""
+    listed = reproduce(tmp_path, "--only", "pert/fig10", "--list", "--json", *more).stdout
+    (row,) = json.loads(listed)
+    return int(row["cells"])
 
+
+def test_a_reading_on_request_is_run_where_it_is_named(tmp_path: Path) -> None:
+    cells = partial(cells_of_fig10, tmp_path)
     # 48 of 144 are over PERT; with jitter all differ.
     assert cells() == 144
     assert cells("--reading", "every ACK") == 144 + 48
@@ -288,11 +292,7 @@ def test_an_unknown_reading_and_one_whose_verdicts_are_kept_are_refused(tmp_path
 
 
 def test_only_the_first_seeds_are_run_where_so_many_are_asked_for(tmp_path: Path) -> None:
-    def cells(*more: str) -> int:
-        listed = reproduce(tmp_path, "--only", "pert/fig10", "--list", "--json", *more).stdout
-        (row,) = json.loads(listed)
-        return int(row["cells"])
-
+    cells = partial(cells_of_fig10, tmp_path)
     assert cells("--seeds", "1") == cells() // 2
     assert cells("--seeds", "1", "--reading", "host jitter") == 144
     assert cells("--seeds", "7") == cells()

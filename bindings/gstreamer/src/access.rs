@@ -4,16 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ontempo_foundation::AddressError;
-use ontempo_place::read_own;
 use ontempo_session::reach::{Greeting, first_answering, resolve_all};
-use ontempo_session::{ReceiverAddress, random_token};
+use ontempo_session::{ReceiverAddress, TOKEN_VARIABLE, random_token, read_token};
 use ontempo_transport::{Fingerprint, Token, Trust};
-
-/// The environment variable of the token, as for `ontempo send`.
-const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
-
-/// Mode bits of access to a token's file by its group and others.
-const OTHERS: u32 = 0o077;
 
 /// What the properties of both elements say.
 #[derive(Clone, Debug, Default)]
@@ -147,13 +140,8 @@ fn token(text: &str) -> Result<Token, String> {
 /// The token in a file that others cannot read.
 fn token_in(path: &Path) -> Result<String, String> {
     let named = format!("token-file {}", path.display());
-    let bytes = read_own(path, OTHERS, || false).map_err(|error| format!("{named}: {error}"))?;
-    let text = String::from_utf8(bytes).unwrap_or_default();
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() || text.contains('\n') {
-        return Err(format!("{named}: it must hold one line, the token"));
-    }
-    Ok(text.to_owned())
+    let text = read_token(path, || false).map_err(|error| format!("{named}: {error}"))?;
+    text.ok_or_else(|| format!("{named}: it must hold one line, the token"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Properties that both elements have, in the same words.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use gstreamer::glib;
 use gstreamer::prelude::*;
 
@@ -23,7 +25,22 @@ pub(crate) fn access(uri: &'static str) -> Vec<glib::ParamSpec> {
     ]
 }
 
+/// What an element has; a thread that panicked has left it whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Access {
+    /// Sets `uri`, if it is one.
+    pub(crate) fn set_uri(&mut self, uri: &str) -> Result<(), glib::Error> {
+        let access = Self { uri: Some(uri.to_owned()), ..Self::default() };
+        if let Err(sentence) = access.address() {
+            return Err(glib::Error::new(gstreamer::URIError::BadUri, &sentence));
+        }
+        self.uri = access.uri;
+        Ok(())
+    }
+
     /// Sets one of the properties; false if it is another.
     pub(crate) fn set(&mut self, name: &str, value: &glib::Value) -> bool {
         let field = match name {

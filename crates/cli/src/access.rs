@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use ontempo_place::{read_own, write_new};
-use ontempo_session::{ReceiverUrl, own_host, random_token};
+use ontempo_place::write_new;
+use ontempo_session::{ReceiverUrl, TOKEN_VARIABLE, own_host, random_token, read_token};
 use ontempo_transport::{Fingerprint, Token, Trust};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -16,14 +16,8 @@ use crate::output::write_stderr;
 use crate::place::{is_of_another_user, output_failure};
 use crate::signals::is_stopped;
 
-/// The environment variable of the token. Other users cannot read it, as they can the arguments.
-const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
-
 /// The option of the file with a token.
 const TOKEN_FILE: &str = "--token-file";
-
-/// Mode bits of access to a file by its group and others.
-const OTHERS: u32 = 0o077;
 
 /// Where a program would admit everybody: at an address that others can reach, its user must say so.
 /// `instead` is what the user can do, beside listening at the loopback.
@@ -149,16 +143,12 @@ pub(crate) fn unreadable(named: &str, error: &io::Error) -> Failure {
 /// The token in a file, without the ending of its line; `None` if there is no file.
 fn token_in(option: &str, path: &Path) -> Result<Option<String>, Failure> {
     let named = format!("{option} {}", path.display());
-    let text = match read_own(path, OTHERS, is_stopped) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|error| unreadable(&named, &error))?,
-    };
-    let text = String::from_utf8(text).unwrap_or_default();
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() || text.contains('\n') {
-        return Err(wrong(format!("{named}: it must hold one line, the token")));
+    match read_token(path, is_stopped) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(&named, &error)),
+        Ok(Some(text)) => Ok(Some(text)),
+        Ok(None) => Err(wrong(format!("{named}: it must hold one line, the token"))),
     }
-    Ok(Some(text.to_owned()))
 }
 
 /// Writes a new token to a new file, which only this user can read.

@@ -181,12 +181,20 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     {
         (Some(to), _) if arguments.udp => {
             let far = Arc::new(Far::read(to, arguments, options)?);
-            let socket = Arc::new(listen_for_datagrams(arguments, &relay)?);
+            let socket = listen_near(arguments, &relay, ", UDP", |at| {
+                let socket = UdpSocket::bind(at)?;
+                let local = socket.local_addr()?;
+                Ok((Arc::new(socket), local))
+            })?;
             Box::new(move |relay| datagrams::near_clients(&socket, &far, idle, &relay))
         }
         (Some(to), _) => {
             let far = Arc::new(Far::read(to, arguments, options)?);
-            let listener = listen_for_clients(arguments, &relay)?;
+            let listener = listen_near(arguments, &relay, "", |at| {
+                let listener = TcpListener::bind(at)?;
+                let local = listener.local_addr()?;
+                Ok((listener, local))
+            })?;
             Box::new(move |relay| near_clients(&listener, &far, &relay))
         }
         (None, Some(server)) => {
@@ -205,32 +213,21 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     failed.map_or(Ok(()), |error| Err(environment(error)))
 }
 
-/// Listens for programs of this host, or, with `--anyone`, for all.
-fn listen_for_clients(arguments: &Gateway, relay: &Relay) -> Result<TcpListener, Failure> {
+/// Listens for programs of this host, or, with `--anyone`, for all. `what` names the transport where it is not TCP.
+fn listen_near<T>(
+    arguments: &Gateway,
+    relay: &Relay,
+    what: &str,
+    bind: impl FnOnce(SocketAddr) -> io::Result<(T, SocketAddr)>,
+) -> Result<T, Failure> {
     let listen = arguments.listen.as_str();
     let at = resolve(listen, "--listen ")?;
     check_admission(at, arguments.anyone, "say --anyone")?;
-    let environment =
-        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
-    let listener = TcpListener::bind(at).map_err(environment)?;
-    let local = listener.local_addr().map_err(environment)?;
-    let text = format!("listening at {local}; Ctrl-C ends it");
+    let (bound, local) =
+        bind(at).map_err(|error| Failure::Environment(format!("--listen {listen}: {error}")))?;
+    let text = format!("listening at {local}{what}; Ctrl-C ends it");
     relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
-    Ok(listener)
-}
-
-/// The same with UDP.
-fn listen_for_datagrams(arguments: &Gateway, relay: &Relay) -> Result<UdpSocket, Failure> {
-    let listen = arguments.listen.as_str();
-    let at = resolve(listen, "--listen ")?;
-    check_admission(at, arguments.anyone, "say --anyone")?;
-    let environment =
-        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
-    let socket = UdpSocket::bind(at).map_err(environment)?;
-    let local = socket.local_addr().map_err(environment)?;
-    let text = format!("listening at {local}, UDP; Ctrl-C ends it");
-    relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
-    Ok(socket)
+    Ok(bound)
 }
 
 /// Listens for the other gateway and prints how it connects.

@@ -26,6 +26,17 @@ fn reload(network: &Network, node: &str) {
     run("kill", &["-HUP", &network.process(node).to_string()]);
 }
 
+/// A network whose nodes refresh their state after 5 minutes at the soonest.
+fn with_rare_refreshes(name: &str) -> Network {
+    let mut network = Network::new(name, false);
+    for node in NODES {
+        network.configure(node, "");
+        rewrite(&network, node, |text| text.replacen("500 ms", "600 s", 1));
+        network.start(node);
+    }
+    network
+}
+
 fn waits_for_line(network: &Network, node: &str, words: &[&str]) {
     let has = |line: &str| words.iter().all(|word| line.contains(word));
     wait_until(&words.join(" "), || network.log(node).lines().any(has));
@@ -160,12 +171,7 @@ fn a_killed_daemon_asks_its_neighbours_and_does_not_wait_for_their_refreshes() {
     if !can_reserve() {
         return;
     }
-    let mut network = Network::new("asks", false);
-    for node in NODES {
-        network.configure(node, "");
-        rewrite(&network, node, |text| text.replacen("500 ms", "600 s", 1));
-        network.start(node);
-    }
+    let mut network = with_rare_refreshes("asks");
     let (_sender, _receiver) = network.reserved(500);
     waits_for_line(&network, "r1", &["neighbour 10.0.1.2 by l1 is up"]);
     waits_for_line(&network, "r1", &["neighbour 10.0.0.1 by l0 is up"]);
@@ -185,12 +191,7 @@ fn the_host_of_a_sender_has_its_reservation_again_once_its_application_asks() {
     if !can_reserve() {
         return;
     }
-    let mut network = Network::new("asks-late", false);
-    for node in NODES {
-        network.configure(node, "");
-        rewrite(&network, node, |text| text.replacen("500 ms", "600 s", 1));
-        network.start(node);
-    }
+    let mut network = with_rare_refreshes("asks-late");
     let (_sender, _receiver) = network.reserved(500);
     // At once: the neighbour was just heard.
     network.signal("h1", "-USR1");

@@ -6,13 +6,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration as Wall;
 
 use ontempo_foundation::Time;
-use ontempo_media::{Packetizer, PacketizerOptions};
-use ontempo_udp::Clock;
+use ontempo_udp::{Clock, Protocol as _};
 
 use crate::backlog::Backlog;
+use crate::source::Datagrams;
 
 struct State {
-    packetizer: Packetizer,
+    datagrams: Datagrams,
     has_ended: bool,
 }
 
@@ -28,21 +28,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn queue(&self, state: &mut State) {
-        while let Some(unit) = state.packetizer.poll() {
-            self.backlog.push(unit);
-        }
-    }
-
     /// Emits what has been held long enough, until the end.
     fn run(&self) {
         let mut state = self.lock();
         while !state.has_ended {
             let now = self.clock.now();
-            let next = state.packetizer.next_timeout();
+            let next = state.datagrams.next_timeout();
             if next <= now {
-                state.packetizer.handle_timeout(now);
-                self.queue(&mut state);
+                state.datagrams.handle_timeout(now);
                 continue;
             }
             state = if next == Time::NEVER {
@@ -68,9 +61,9 @@ impl Feed {
     /// # Errors
     /// The system has no more threads.
     pub fn new(backlog: &Arc<Backlog>) -> io::Result<Self> {
-        let packetizer = Packetizer::new(PacketizerOptions::default());
+        let datagrams = Datagrams::new(backlog, true);
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { packetizer, has_ended: false }),
+            state: Mutex::new(State { datagrams, has_ended: false }),
             changed: Condvar::new(),
             clock: Clock::new(),
             backlog: Arc::clone(backlog),
@@ -91,10 +84,8 @@ impl Feed {
         if std::mem::replace(&mut state.has_ended, true) {
             return;
         }
-        state.packetizer.finish();
-        self.shared.queue(&mut state);
+        state.datagrams.finish();
         drop(state);
-        self.shared.backlog.end(None);
         self.shared.changed.notify_one();
     }
 }
@@ -122,9 +113,7 @@ impl Batch<'_> {
     /// [`Backlog::push`] it waits while the backlog is full, unless that is a live one.
     pub fn push(&mut self, datagram: &[u8]) {
         if !self.state.has_ended {
-            let shared = &self.feed.shared;
-            self.state.packetizer.push(shared.clock.now(), datagram);
-            shared.queue(&mut self.state);
+            self.state.datagrams.push(self.feed.shared.clock.now(), datagram);
         }
     }
 }

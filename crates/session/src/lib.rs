@@ -53,7 +53,10 @@ pub use sink::{Taker, Target};
 pub use source::Source;
 pub use stream_name::{StreamName, StreamNameError, split_name, with_name};
 pub use totals::SenderTotals;
-pub use url::{ReceiverAddress, ReceiverUrl, ReceiverUrlError, own_host, random_token};
+pub use url::{
+    ReceiverAddress, ReceiverUrl, ReceiverUrlError, TOKEN_VARIABLE, own_host, random_token,
+    read_token,
+};
 pub use viewers::{RelayReport, Viewers};
 
 /// Connections with the token at a time of a receiver: it receives one stream, and refuses other

@@ -54,6 +54,24 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
+    pub(crate) fn new(backlog: &Arc<Backlog>, is_alone: bool) -> Self {
+        let packetizer = Packetizer::new(PacketizerOptions::default());
+        Self { packetizer, backlog: Arc::clone(backlog), is_alone }
+    }
+
+    /// A datagram that arrived at this time.
+    pub(crate) fn push(&mut self, arrived: Time, data: &[u8]) {
+        self.packetizer.push(arrived, data);
+        self.push_units();
+    }
+
+    /// The packetizer's last units are queued, and the backlog ends.
+    pub(crate) fn finish(&mut self) {
+        self.packetizer.finish();
+        self.push_units();
+        self.backlog.end(None);
+    }
+
     fn push_units(&mut self) {
         while let Some(unit) = self.packetizer.poll() {
             self.backlog.push(unit);
@@ -65,22 +83,13 @@ impl Protocol for Datagrams {
     type Command = SourceCommand;
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
-        self.packetizer.push(datagram.received, datagram.data);
-        self.push_units();
+        self.push(datagram.received, datagram.data);
     }
 
-    /// At the end the packetizer's last units are queued first.
     fn handle_command(&mut self, _: Time, command: SourceCommand) {
         match command {
-            SourceCommand::Datagram(arrived, data) => {
-                self.packetizer.push(arrived, &data);
-                self.push_units();
-            }
-            SourceCommand::End => {
-                self.packetizer.finish();
-                self.push_units();
-                self.backlog.end(None);
-            }
+            SourceCommand::Datagram(arrived, data) => self.push(arrived, &data),
+            SourceCommand::End => self.finish(),
         }
     }
 
@@ -108,9 +117,7 @@ impl Source {
     /// # Errors
     /// The system has no more threads.
     pub fn datagrams(socket: Socket, backlog: &Arc<Backlog>) -> io::Result<Self> {
-        let packetizer = Packetizer::new(PacketizerOptions::default());
-        let backlog = Arc::clone(backlog);
-        let datagrams = Datagrams { packetizer, backlog, is_alone: true };
+        let datagrams = Datagrams::new(backlog, true);
         Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
     }
 
@@ -120,9 +127,7 @@ impl Source {
     /// # Errors
     /// The system has no more threads.
     pub fn rtp(sockets: (Socket, Socket), backlog: &Arc<Backlog>) -> io::Result<Self> {
-        let packetizer = Packetizer::new(PacketizerOptions::default());
-        let backlog = Arc::clone(backlog);
-        let datagrams = Datagrams { packetizer, backlog, is_alone: false };
+        let datagrams = Datagrams::new(backlog, false);
         Ok(Self::Rtp(RtpSource::spawn(sockets, datagrams)?))
     }
 

@@ -99,6 +99,7 @@ class Connection:
         self._group = group
         self.number = number
         """Its number in the group; the same at both ends."""
+        self._config = group.properties.flow(number)
         self._sending: live.SendFlow | None = None
         self._opening = asyncio.Lock()
         self._incoming: asyncio.Future[live.ReceiveFlow | None] = (
@@ -166,12 +167,11 @@ class Connection:
         properties = properties or MessageProperties()
         if not self.can_send:
             raise SendError(f"this connection does not send: it is {self.state}, or one-way")
-        config = self._group.properties.flow(self.number)
-        arguments = properties.arguments(config)
+        arguments = properties.arguments(self._config)
         try:
             async with self._opening:
                 if self._sending is None:
-                    self._sending = await self._group.carrier.open_flow(config)
+                    self._sending = await self._group.carrier.open_flow(self._config)
             number = await self._sending.send(data, **arguments)
         except (live.ClosedError, live.UnitError) as error:
             raise SendError(str(error)) from error
@@ -229,12 +229,11 @@ class Connection:
         if self._is_closing:
             return
         self._is_closing = True
-        config = self._group.properties.flow(self.number)
         with suppress(live.ClosedError):
             if self._sending is None and self._group.properties.direction is not (
                 Direction.UNIDIRECTIONAL_RECEIVE
             ):
-                self._sending = await self._group.carrier.open_flow(config)
+                self._sending = await self._group.carrier.open_flow(self._config)
             if self._sending is not None:
                 self._sending.finish()
                 await self._sending.settled()

@@ -1,7 +1,7 @@
 """The properties of RFC 9622, and what of them this transport has."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -206,7 +206,13 @@ class ConnectionProperties:
         """By name; raises `NotProvidedError` for a property that this transport does not have."""
         known = {one.name for one in fields(cls)}
         for name, value in properties.items():
-            if name not in known and not _is_default(name, value):
+            if name in known:
+                continue
+            if name not in _DEFAULTS:
+                raise NotProvidedError(f"{name}: RFC 9622 has no such connection property")
+            default = _DEFAULTS[name]
+            # 0 is equal to False, and is no choice.
+            if value != default or isinstance(value, bool) is not isinstance(default, bool):
                 raise NotProvidedError(f"{name}: this transport does not have it")
         return cls(**{name: value for name, value in properties.items() if name in known})
 
@@ -222,25 +228,19 @@ class ConnectionProperties:
         )
 
 
-_DEFAULTS: Mapping[str, Callable[[Any], bool]] = {
-    "conn_priority": lambda value: value == DEFAULT_PRIORITY,
-    "recv_checksum_len": lambda value: value == "full",
-    "conn_scheduler": lambda value: value == "weighted-fair-queueing",
-    "multipath_policy": lambda value: value == "handover",
-    "min_send_rate_bps": lambda value: value is None,
-    "min_recv_rate_bps": lambda value: value is None,
-    "max_send_rate_bps": lambda value: value is None,
-    "max_recv_rate_bps": lambda value: value is None,
-    "group_conn_limit": lambda value: value is None,
-    "isolate_session": lambda value: value is False,
+_DEFAULTS: Mapping[str, Any] = {
+    "conn_priority": DEFAULT_PRIORITY,
+    "recv_checksum_len": "full",
+    "conn_scheduler": "weighted-fair-queueing",
+    "multipath_policy": "handover",
+    "min_send_rate_bps": None,
+    "min_recv_rate_bps": None,
+    "max_send_rate_bps": None,
+    "max_recv_rate_bps": None,
+    "group_conn_limit": None,
+    "isolate_session": False,
 }
-"""Properties that are not there, and whether a value is the one that asks for nothing."""
-
-
-def _is_default(name: str, value: Any) -> bool:
-    if name not in _DEFAULTS:
-        raise NotProvidedError(f"{name}: RFC 9622 has no such connection property")
-    return _DEFAULTS[name](value)
+"""Properties that are not there, and the values that ask for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

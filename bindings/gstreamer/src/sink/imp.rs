@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration as Wall;
 
 use gstreamer as gst;
@@ -25,7 +25,7 @@ use super::statistics::structure;
 use crate::access::Access;
 use crate::failure::{Failed, wrong};
 use crate::media::{Cutter, Format, all_caps};
-use crate::properties::{access, choice, number, stats, text};
+use crate::properties::{access, choice, lock, number, stats, text};
 
 /// How long a full queue is left before it is looked at again.
 const FULL: Wall = Wall::from_millis(5);
@@ -108,10 +108,6 @@ pub struct OntempoSink {
     settings: Mutex<Settings>,
     sending: Mutex<Option<Sending>>,
     cutter: Mutex<Option<Cutter>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[glib::object_subclass]
@@ -254,12 +250,7 @@ impl URIHandlerImpl for OntempoSink {
     }
 
     fn set_uri(&self, uri: &str) -> Result<(), glib::Error> {
-        let access = Access { uri: Some(uri.to_owned()), ..Access::default() };
-        if let Err(sentence) = access.address() {
-            return Err(glib::Error::new(gst::URIError::BadUri, &sentence));
-        }
-        lock(&self.settings).access.uri = access.uri;
-        Ok(())
+        lock(&self.settings).access.set_uri(uri)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration as Wall;
 
 use gstreamer as gst;
@@ -25,7 +25,7 @@ use super::statistics::structure;
 use crate::access::Access;
 use crate::failure::wrong;
 use crate::media::{Format, all_caps, transport_stream};
-use crate::properties::{access, choice, number, stats, text};
+use crate::properties::{access, choice, lock, number, stats, text};
 
 /// The properties.
 #[derive(Clone, Debug, Default)]
@@ -131,10 +131,6 @@ struct Running {
 pub struct OntempoSrc {
     settings: Mutex<Settings>,
     running: Mutex<Running>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[glib::object_subclass]
@@ -277,12 +273,7 @@ impl URIHandlerImpl for OntempoSrc {
     }
 
     fn set_uri(&self, uri: &str) -> Result<(), glib::Error> {
-        let access = Access { uri: Some(uri.to_owned()), ..Access::default() };
-        if let Err(sentence) = access.address() {
-            return Err(glib::Error::new(gst::URIError::BadUri, &sentence));
-        }
-        lock(&self.settings).access.uri = access.uri;
-        Ok(())
+        lock(&self.settings).access.set_uri(uri)
     }
 }
 

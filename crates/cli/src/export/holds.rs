@@ -1,7 +1,7 @@
 //! What managers set by SNMP: the rungs at which senders are held. The process that has the socket is told
 //! by a file, which is removed once it has obeyed, or after some seconds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ontempo_monitor::mib::qos::{Hold, NOT_WRITABLE, hold};
@@ -80,7 +80,7 @@ impl Holds {
     }
 
     fn give(&mut self, rung: impl Fn(&Planned) -> Option<u32>) -> Result<(), ()> {
-        let mut changed = BTreeMap::new();
+        let mut changed = BTreeSet::new();
         for one in &self.planned {
             let Planned { process, started, folder, socket, .. } = one;
             let given = self.given.entry(*process).or_insert_with(|| Given {
@@ -94,9 +94,9 @@ impl Holds {
             }
             given.orders.held.insert(*socket, rung(one));
             given.until = Instant::now() + PATIENCE;
-            changed.insert(*process, ());
+            changed.insert(*process);
         }
-        for process in changed.into_keys() {
+        for process in changed {
             let Some(given) = self.given.get(&process) else { continue };
             if let Err(error) = given.orders.give(&given.folder) {
                 write_stderr(&format!("SNMP SET: process {process}: {error}"));

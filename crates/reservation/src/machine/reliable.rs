@@ -149,6 +149,11 @@ impl<R: Routes> Machine<R> {
         self.recovers_until = until;
     }
 
+    /// Whether state of before a restart can still come back.
+    pub fn recovers(&self, now: Time) -> bool {
+        now < self.recovers_until
+    }
+
     /// Asks a neighbour of this node before its restart for what it has: an Srefresh of the new epoch
     /// with the identifier 0 alone. Nothing where the interface has no refresh reduction.
     pub fn ask(&mut self, interface: InterfaceId, neighbour: IpAddr) {

@@ -40,7 +40,7 @@ impl<R: Routes> Machine<R> {
             Some(unknown) => Some(unknown_cause(unknown)),
             None => (!known).then_some(Cause::NoPath),
         };
-        if refusal == Some(Cause::NoPath) && now < self.recovers_until {
+        if refusal == Some(Cause::NoPath) && self.recovers(now) {
             return Err("a RESV after a restart is here before its PATH; it is asked for again");
         }
         if let Some(cause) = refusal {

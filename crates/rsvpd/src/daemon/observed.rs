@@ -35,8 +35,6 @@ pub(super) struct Observed {
     questions: u32,
     asked: Time,
     ask_at: Time,
-    /// Until then state of before the restart can still come back.
-    recovers_until: Time,
     /// Packets received until the last look.
     packets_in: u64,
     dropped: u64,
@@ -57,7 +55,6 @@ impl Default for Observed {
             questions: 0,
             asked: Time::ZERO,
             ask_at: Time::NEVER,
-            recovers_until: Time::ZERO,
             packets_in: 0,
             dropped: 0,
             refused: 0,
@@ -181,8 +178,7 @@ impl Daemon<'_> {
         let now = self.now();
         // As long as the classes of before: an application may ask again late.
         let machine = self.config.machine();
-        self.observed.recovers_until = now + machine.lifetime(machine.refresh);
-        self.machine.recover(self.observed.recovers_until);
+        self.machine.recover(now + machine.lifetime(machine.refresh));
         self.observed.recalled = neighbours;
         self.ask_again(now);
     }
@@ -190,7 +186,7 @@ impl Daemon<'_> {
     /// Asks the neighbours of before a restart, now and some times more: an application that sends has
     /// come back, whose reservation could not be taken before its PATH was here.
     pub(super) fn ask_again(&mut self, now: Time) {
-        if now < self.observed.recovers_until {
+        if self.machine.recovers(now) {
             self.observed.questions = QUESTIONS;
             // Many applications that come back at once do not hasten it.
             self.observed.ask_at = self.observed.ask_at.min(now.max(self.observed.asked + ASKING));
