@@ -217,7 +217,8 @@ fn at_a_terminal_status_is_shown_in_place_again_and_again_until_ctrl_c() {
     network.configure("r1", "");
     network.start("r1");
     // A pseudo-terminal, at which Ctrl-C is typed.
-    let command = format!("{} rsvp status --watch 100ms", env!("CARGO_BIN_EXE_ontempo"));
+    // The program alone: a shell between would end with its own code at Ctrl-C, as dash does.
+    let command = format!("exec {} rsvp status --watch 100ms", env!("CARGO_BIN_EXE_ontempo"));
     let mut script = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .env("ONTEMPO_RSVP_SOCKET", network.socket("r1"))
