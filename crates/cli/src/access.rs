@@ -212,6 +212,16 @@ impl Admitted {
         ReceiverUrl { host, port: local.port(), fingerprint, token }
     }
 
+    /// The text of the token.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// True if the token was made now, and is printed.
+    pub(crate) fn is_made(&self) -> bool {
+        self.origin == Origin::Made
+    }
+
     /// The command that the other side pastes, `command` with the URL, and a line about who is
     /// admitted, if that is not said by the token in it.
     pub(crate) fn invitation(&self, command: &str, url: &ReceiverUrl) -> String {

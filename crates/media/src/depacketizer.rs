@@ -69,6 +69,8 @@ pub struct RestoredDatagram {
     pub data: Vec<u8>,
     /// True if nothing is missing.
     pub is_whole: bool,
+    /// When it was due; `None` except with [`Release::AsArrived`].
+    pub due: Option<Time>,
 }
 
 /// Counters of a depacketizer.
@@ -346,7 +348,11 @@ impl Depacketizer {
         let count =
             if is_whole { &mut self.statistics.whole } else { &mut self.statistics.partial };
         *count += 1;
-        Some(RestoredDatagram { datagram: number, data: slot.data(), is_whole })
+        let due = match self.options.release {
+            Release::AsArrived { delay, .. } => Some(self.fastest.here(slot.arrived, delay)),
+            _ => None,
+        };
+        Some(RestoredDatagram { datagram: number, data: slot.data(), is_whole, due })
     }
 
     /// Whether nothing may wait any longer.

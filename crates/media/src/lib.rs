@@ -45,7 +45,7 @@ pub use generate::{GeneratedSound, GeneratorError, GeneratorParameters, SizeRati
 pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use mux::{Muxed, NO_FRAME, Sending};
 pub use packetizer::{Format, Gathering, Packetizer, PacketizerOptions};
-pub use scan::FilmError;
+pub use scan::{AccessUnit, FilmError, LiveDemultiplexer, StreamCoding};
 pub use stuffing::{Fill, NULL_PAYLOAD, Stuffing};
 pub use unit::{Kind, MAX_PIECES, Part, Span, Unit, UnitError};
 

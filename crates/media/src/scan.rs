@@ -11,6 +11,7 @@ use crate::{Codec, Frame, FrameKind, FrameTable, MAX_FRAME_SIZE, MAX_FRAMES};
 mod bits;
 mod chains;
 mod demultiplexer;
+mod live;
 mod marks;
 mod sound;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 use chains::{Picture, chains};
 use demultiplexer::{Demultiplexer, Pes};
+pub use live::{AccessUnit, LiveDemultiplexer, StreamCoding};
 pub(crate) use marks::{MarkReader, Marks};
 use sound::{Framing, SoundCutter, SoundFrame};
 
@@ -215,7 +217,7 @@ impl Film {
     /// Takes a PES packet of the stream of this place.
     fn take(&mut self, place: usize, pes: &Pes) -> Result<(), FilmError> {
         match place.checked_sub(1).and_then(|place| self.cutters.get_mut(place)) {
-            Some(cutter) => cutter.push(pes.nanos(), &pes.bytes, &mut self.sound),
+            Some(cutter) => cutter.push(pes.nanos(), &pes.bytes, |frame, _| self.sound.push(frame)),
             None => self.take_picture(pes)?,
         }
         match self.pictures.len() + self.sound.len() > MAX_FRAMES {

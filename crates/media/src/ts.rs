@@ -82,6 +82,27 @@ pub fn header(packet: &[u8]) -> Option<Header> {
     })
 }
 
+/// Whether the adaptation field has more bytes than its fields need (section 2.4.3.4): they fill the packet.
+pub(crate) fn is_stuffed(packet: &[u8]) -> bool {
+    if packet.len() < PACKET || packet[3] & 0x20 == 0 {
+        return false;
+    }
+    let length = usize::from(packet[4]);
+    let flags = packet[5];
+    if length == 0 || flags == 0 {
+        return true;
+    }
+    let mut used = 1 + 6 * usize::from(flags & 0x10 != 0) + 6 * usize::from(flags & 0x08 != 0);
+    used += usize::from(flags & 0x04 != 0);
+    // Private data, then the extension: each with its length before it.
+    for flag in [0x02, 0x01] {
+        if flags & flag != 0 {
+            used += 1 + packet.get(5 + used).map_or(0, |&more| usize::from(more));
+        }
+    }
+    length > used
+}
+
 /// Packet size of `bytes`, if they consist of transport stream packets.
 pub fn packet_size(bytes: &[u8]) -> Option<usize> {
     [PACKET, PACKET_WITH_PARITY].into_iter().find(|&size| {

@@ -49,7 +49,7 @@ pub use file::{PartFile, SourceFile};
 pub use output::StoppableWriter;
 pub use receiver::{Flowing, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
 pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions};
-pub use sink::{Taker, Target};
+pub use sink::{DatagramTaker, TakenDatagram, Target};
 pub use source::Source;
 pub use stream_name::{StreamName, StreamNameError, split_name, with_name};
 pub use totals::SenderTotals;

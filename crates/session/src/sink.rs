@@ -86,9 +86,6 @@ impl Counts {
     }
 }
 
-/// Takes a datagram; false ends the receiver with an error.
-pub type Taker = Box<dyn FnMut(&[u8]) -> bool + Send>;
-
 /// The output of a receiver.
 pub enum Target {
     /// Datagrams as the sender's encoder sent them, with its timing.
@@ -107,9 +104,26 @@ pub enum Target {
         /// Its name, for error messages.
         name: String,
     },
-    /// The program itself, which gets each datagram when it is due, on the receiver's thread. While it does
-    /// not return, nothing else is received; false ends the receiver with an error.
-    Program(Taker),
+    /// A part of this program that takes each datagram when it is due.
+    Taker(Box<dyn DatagramTaker>),
+}
+
+/// Takes the datagrams of a stream from the thread that receives, which waits for it.
+pub trait DatagramTaker: Send {
+    /// Takes a datagram.
+    fn take(&mut self, datagram: TakenDatagram<'_>);
+}
+
+/// A datagram of a stream, as the sender's encoder sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenDatagram<'a> {
+    /// Its bytes; of one with missing parts, those that are there.
+    pub data: &'a [u8],
+    /// False if parts are missing.
+    pub is_whole: bool,
+    /// How long after its time it is given: the latency after its arrival at the sender and the fastest transit. Zero
+    /// with full reliability, which knows no such time.
+    pub late: Duration,
 }
 
 /// Restores datagrams and writes them to a target.
@@ -126,36 +140,38 @@ pub(crate) enum Sink {
     Stream {
         depacketizer: Box<StreamDepacketizer>,
         counts: Counts,
-        out: Out,
+        out: StreamOutput,
         written: u64,
         clock: Clock,
     },
 }
 
-/// Where datagrams go that the receiver's thread releases.
-pub(crate) enum Out {
+/// Where the datagrams of a [`Sink::Stream`] go.
+pub(crate) enum StreamOutput {
     Bytes(BufWriter<Output>),
-    Program(Taker),
+    Taker(Box<dyn DatagramTaker>),
 }
 
-impl Out {
-    /// `written` has all bytes so far, with these.
-    fn write(&mut self, data: &[u8], written: u64) -> Result<(), Error> {
+impl StreamOutput {
+    /// Writes a datagram that is due; `written` counts the bytes with it.
+    fn write(&mut self, now: Time, one: &RestoredDatagram, written: u64) -> Result<(), Error> {
         match self {
             Self::Bytes(out) => {
-                out.write_all(data).map_err(|error| write_error(out, &error, written))
+                out.write_all(&one.data).map_err(|error| write_error(out, &error, written))
             }
-            Self::Program(take) => match take(data) {
-                true => Ok(()),
-                false => Err(Error::Target("the program takes no more".to_owned())),
-            },
+            Self::Taker(to) => {
+                let late = one.due.map_or(Duration::ZERO, |due| now.since(due));
+                let RestoredDatagram { data, is_whole, .. } = one;
+                to.take(TakenDatagram { data, is_whole: *is_whole, late });
+                Ok(())
+            }
         }
     }
 
     fn flush(&mut self, written: u64) -> Result<(), Error> {
         match self {
             Self::Bytes(out) => out.flush().map_err(|error| write_error(out, &error, written)),
-            Self::Program(_) => Ok(()),
+            Self::Taker(_) => Ok(()),
         }
     }
 }
@@ -353,9 +369,9 @@ impl Sink {
             }
             Target::Bytes { to, name } => {
                 let to = StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?;
-                Out::Bytes(BufWriter::with_capacity(64 << 10, Output { to, name }))
+                StreamOutput::Bytes(BufWriter::with_capacity(64 << 10, Output { to, name }))
             }
-            Target::Program(take) => Out::Program(take),
+            Target::Taker(to) => StreamOutput::Taker(to),
         };
         let depacketizer = Box::new(depacketizer);
         Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new() })
@@ -416,7 +432,7 @@ impl Sink {
             counts.count(&restored);
             if is_usable(&restored) {
                 *written += restored.data.len() as u64;
-                out.write(&restored.data, *written)?;
+                out.write(now, &restored, *written)?;
             }
         }
         if idle {

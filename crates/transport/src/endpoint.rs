@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq_proto::{
     ClientConfig, ConnectionHandle, DatagramEvent, EndpointConfig, FourTuple, Incoming,
-    ServerConfig,
+    NoneTokenLog, ServerConfig, ValidationTokenConfig,
 };
 use ontempo_foundation::{RandomStream, Time, host_prefix};
 use ring::hmac;
@@ -109,6 +109,14 @@ impl fmt::Debug for Endpoint {
 /// A connection's part of the shared buffers, as its configuration has it.
 fn part(config: &Configuration) -> Option<Part> {
     config.buffers.as_ref().map(|buffers| Part::take(buffers, config.limits.bytes))
+}
+
+/// No tokens in NEW_TOKEN frames: nobody keeps them. Said here, since the default of noq-proto depends on a
+/// feature (`bloom`) that another crate of the same program may switch on.
+fn without_validation_tokens() -> ValidationTokenConfig {
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.log(Arc::new(NoneTokenLog)).sent(0);
+    tokens
 }
 
 /// The stack's endpoint, whose stateless resets are made with `reset_key`.
@@ -395,6 +403,7 @@ impl Endpoint {
         config.transport_config(Arc::new(transport));
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
         config.max_incoming(MAX_RESPONSES);
+        config.validation_token_config(without_validation_tokens());
         Some(Arc::new(config))
     }
 

@@ -10,8 +10,8 @@ use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
 use ontempo_session::{
-    Call, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, StreamName, Target,
-    configuration,
+    Call, DatagramTaker, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, StreamName,
+    TakenDatagram, Target, configuration,
 };
 use ontempo_transport::live::{Listener, Options};
 
@@ -122,21 +122,29 @@ impl Events {
     }
 }
 
+/// Queues each datagram for the streaming thread.
+struct Taker {
+    queue: Arc<Queue>,
+    element: glib::WeakRef<OntempoSrc>,
+}
+
+impl DatagramTaker for Taker {
+    fn take(&mut self, datagram: TakenDatagram<'_>) {
+        let now = self.element.upgrade().and_then(|element| {
+            // Only a playing element has a running time.
+            element
+                .current_running_time()
+                .filter(|_| element.current_state() == gst::State::Playing)
+        });
+        self.queue.push(datagram.data, now);
+    }
+}
+
 impl ReceiverHandler for Events {
     fn open(&mut self) -> Result<Target, String> {
         self.queue.begin();
         let (queue, element) = (Arc::clone(&self.queue), self.element.clone());
-        let take = move |datagram: &[u8]| {
-            let now = element.upgrade().and_then(|element| {
-                // Only a playing element has a running time.
-                element
-                    .current_running_time()
-                    .filter(|_| element.current_state() == gst::State::Playing)
-            });
-            queue.push(datagram, now);
-            true
-        };
-        Ok(Target::Program(Box::new(take)))
+        Ok(Target::Taker(Box::new(Taker { queue, element })))
     }
 
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {

@@ -291,8 +291,10 @@ pub(crate) struct Receive {
     pub(crate) stream: Option<StreamName>,
     /// The target: udp://HOST:PORT, rtp://HOST:PORT with RTCP to the next port, a file, or - for
     /// standard output
-    #[arg(long, value_name = "SINK")]
-    pub(crate) to: Place,
+    #[arg(long, value_name = "SINK", required_unless_present = "serve", conflicts_with = "serve")]
+    pub(crate) to: Option<Place>,
+    #[command(flatten)]
+    pub(crate) serve: Serve,
     /// File of certificate and key (PEM), created if missing; default: a new certificate at each
     /// start
     #[arg(long, value_name = "FILE")]
@@ -320,6 +322,60 @@ pub(crate) struct Receive {
     /// Print events, and figures each second, as JSON documents, one a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A page for browsers.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// In place of --to: serve a page on which browsers show the stream, over HTTPS and WebTransport; over
+    /// plain HTTP at the loopback
+    #[arg(long, value_name = "[ADDRESS]:PORT")]
+    pub(crate) serve: Option<String>,
+    /// The page's certificate with its chain (PEM); default: one is made, and the page knows its hash
+    #[arg(long, value_name = "FILE", requires = "serve", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The private key of --certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) key: Option<PathBuf>,
+    /// File with the token of the page's viewers, of mode 600, created if it is missing; default: a new
+    /// token at each start, which is printed
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub(crate) viewers_token_file: Option<PathBuf>,
+    /// Viewers of the page at a time; default: 50
+    #[arg(long, value_name = "COUNT", requires = "serve", value_parser = browsers())]
+    pub(crate) viewers: Option<u32>,
+    /// Another origin whose pages may show the stream, such as https://example.org; may be given several
+    /// times
+    #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = origin)]
+    pub(crate) allow_origin: Vec<String>,
+}
+
+impl Serve {
+    /// An option of the page that stands without `serve`. The parser overlooks it beside --to, which excludes
+    /// `serve`.
+    pub(crate) fn without_page(&self) -> Option<&'static str> {
+        let given = [
+            (self.certificate.is_some(), "--certificate"),
+            (self.viewers_token_file.is_some(), "--viewers-token-file"),
+            (self.viewers.is_some(), "--viewers"),
+            (!self.allow_origin.is_empty(), "--allow-origin"),
+        ];
+        let is_missing = self.serve.is_none();
+        given.into_iter().find(|(is_given, _)| *is_given && is_missing).map(|(_, option)| option)
+    }
+}
+
+fn browsers() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1_000)
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@']);
+    match host.filter(|host| is_host(host)) {
+        Some(_) => Ok(text.to_ascii_lowercase()),
+        None => Err("write a scheme and a host, as in https://example.org".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{
-    Admission, Credentials, PathsArgument, Place, Receive, Relay, Repair, Send,
+    Admission, Credentials, PathsArgument, Place, Receive, Relay, Repair, Send, Serve,
 };
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::media::Media;

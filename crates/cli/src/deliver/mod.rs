@@ -5,6 +5,7 @@ mod paths;
 mod receive;
 mod relay;
 mod send;
+mod serve;
 mod status_line;
 mod watch;
 

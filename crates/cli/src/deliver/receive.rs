@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::documents::{Counters, Documents, Meter, with};
+use super::serve::Pages;
 use super::status_line::StatusLine;
 use super::{EXAMPLE_PORT, configuration, failure};
 use crate::access::{Admitted, Destination, admitted, qr};
@@ -36,7 +37,7 @@ use crate::place::output_failure;
 use crate::signals::{is_stopped, stop_flag};
 
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    if arguments.json && arguments.to == Place::Pipe {
+    if arguments.json && arguments.to == Some(Place::Pipe) {
         return Err(Failure::Input(
             "--json and --to - both use standard output: write to a file".to_owned(),
         ));
@@ -54,14 +55,26 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let configuration = configuration(arguments.qlog.as_deref(), documents)?;
     let options = Options { socket, configuration, ..Options::default() };
     let status = StatusLine::new(documents);
+    let pages = Pages::start(&arguments.serve)?;
     let entrance = entrance(arguments, &status, options)?;
-    let is_file = !arguments.to.is_live();
+    if let Some(pages) = &pages {
+        pages.announce(&status)?;
+    }
+    let is_file = arguments.to.as_ref().is_some_and(|to| !to.is_live());
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
     let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
     let (meter, flowing, paths) = (Meter::new(), None, Vec::new());
-    let handler =
-        OutputHandler { arguments, status, is_once: once, meter, flowing, paths, failed: None };
+    let handler = OutputHandler {
+        arguments,
+        status,
+        is_once: once,
+        meter,
+        flowing,
+        paths,
+        pages,
+        failed: None,
+    };
     let mut receiver = match entrance {
         Entrance::Listener(listener) => Receiver::new(listener, options, handler),
         Entrance::Call(call) => Receiver::calling(*call, options, handler),
@@ -117,12 +130,15 @@ fn entrance(
 
 /// An existing file is refused before a sender comes, and what another user could have put there.
 fn check_target(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(option) = arguments.serve.without_page() {
+        return Err(Failure::Input(format!("{option}: it is for the page of --serve")));
+    }
     match &arguments.to {
-        Place::File(path) => {
+        Some(Place::File(path)) => {
             let is_file = place(path, arguments.overwrite)?.is_some_and(|place| place.is_file());
             if is_file && !arguments.overwrite { Err(exists(path)) } else { Ok(()) }
         }
-        Place::Udp(_) | Place::Rtp(_) | Place::Pipe if arguments.overwrite => {
+        Some(Place::Udp(_) | Place::Rtp(_) | Place::Pipe) | None if arguments.overwrite => {
             Err(Failure::Input("--overwrite: --to names no file".to_owned()))
         }
         _ => Ok(()),
@@ -190,20 +206,26 @@ struct OutputHandler<'a> {
     flowing: Option<Flowing>,
     /// Of a stream over several.
     paths: Vec<ReceivedPath>,
+    /// With --serve.
+    pages: Option<Pages>,
     /// Set if the target cannot be opened, or the output is closed.
     failed: Option<Failure>,
 }
 
 impl ReceiverHandler for OutputHandler<'_> {
     fn open(&mut self) -> Result<Target, String> {
-        target(&self.arguments.to, self.arguments.overwrite).map_err(|failure| {
+        let Some(to) = &self.arguments.to else {
+            let pages = self.pages.as_ref().map(Pages::target);
+            return pages.ok_or_else(|| "there is no target".to_owned());
+        };
+        target(to, self.arguments.overwrite).map_err(|failure| {
             self.failed = Some(failure);
             "the target cannot be opened".to_owned()
         })
     }
 
     fn open_file(&mut self, offer: Offer) -> Result<Option<PartFile>, String> {
-        let Place::File(path) = &self.arguments.to else { return Ok(None) };
+        let Some(Place::File(path)) = &self.arguments.to else { return Ok(None) };
         part_file(path, offer, self.arguments.overwrite).map_err(|failure| {
             self.failed = Some(failure);
             "the target cannot be opened".to_owned()
@@ -232,6 +254,9 @@ impl ReceiverHandler for OutputHandler<'_> {
                 self.status.refused(&format!("{sender} was refused: {reason}"));
             }
             ReceiverEvent::Receiving(remote) => {
+                if let Some(pages) = &self.pages {
+                    pages.receiving();
+                }
                 self.status.connection(&format!("receiving from {remote}"));
             }
             event @ (ReceiverEvent::ReceivingPath { .. }
@@ -243,6 +268,9 @@ impl ReceiverHandler for OutputHandler<'_> {
                 } else {
                     "waiting for a sender".to_owned()
                 };
+                if let Some(pages) = &self.pages {
+                    pages.lost();
+                }
                 self.status.connection(&format!("lost {remote}: {reason}; {waits}"));
             }
             ReceiverEvent::Latency { latency, of_sender, .. } => {
@@ -259,6 +287,9 @@ impl ReceiverHandler for OutputHandler<'_> {
                 return self.done(written);
             }
             ReceiverEvent::StreamEnded(report) => {
+                if let Some(pages) = &self.pages {
+                    pages.end();
+                }
                 self.status.end();
                 let written = self.totals(report);
                 return self.done(written);
@@ -295,6 +326,9 @@ impl OutputHandler<'_> {
     }
 
     fn latency(&mut self, latency: Duration, of_sender: Duration) -> Result<(), Failure> {
+        if let Some(pages) = &self.pages {
+            pages.latency(latency);
+        }
         self.status.connection(&format!("latency {latency}"));
         if latency < of_sender {
             self.status.warn(&format!(
@@ -362,7 +396,11 @@ impl OutputHandler<'_> {
             [] => figures,
             paths => with(figures, json!({ "paths": paths.iter().map(one).collect::<Vec<_>>() })),
         };
-        self.status.show(&line, with(figures, flow))
+        let figures = with(figures, flow);
+        if let Some(pages) = &self.pages {
+            pages.figures(&figures);
+        }
+        self.status.show(&line, figures)
     }
 
     fn totals(&mut self, report: &Report) -> Result<(), Failure> {

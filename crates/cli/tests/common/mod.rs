@@ -243,6 +243,20 @@ impl ListeningProgram {
         Self { child, out, local }
     }
 
+    /// The next event of this name.
+    #[track_caller]
+    pub(crate) fn next_event(&mut self, name: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            let count = self.out.read_line(&mut line).expect("a line");
+            assert!(count > 0, "it ended before `{name}`");
+            let event: Value = serde_json::from_str(&line).expect("JSON");
+            if event["event"] == name {
+                return event;
+            }
+        }
+    }
+
     /// Ends it by Ctrl-C, and checks that its output is JSON and its exit code 0: what it has said on
     /// standard error.
     pub(crate) fn said_until_interrupted(mut self) -> String {

@@ -112,18 +112,26 @@ impl Browser {
     /// Opens a file and waits until it is loaded and its scripts have run.
     #[track_caller]
     pub(crate) fn open(&mut self, file: &Path) {
-        let url = format!("file://{}", file.display());
-        self.call("Page.navigate", json!({ "url": url }));
-        while self.message()["method"] != "Page.loadEventFired" {}
+        self.go(&format!("file://{}", file.display()));
         // Plots draw in a microtask, and are fitted in the next frame.
         self.value("new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))");
+    }
+
+    /// Opens a page and waits until it is loaded.
+    #[track_caller]
+    pub(crate) fn go(&mut self, url: &str) {
+        self.call("Page.navigate", json!({ "url": url }));
+        while self.message()["method"] != "Page.loadEventFired" {}
     }
 
     /// The value of an expression on the page.
     #[track_caller]
     pub(crate) fn value(&mut self, expression: &str) -> Value {
-        let parameters =
-            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        // As if a user had clicked: sound needs that.
+        let parameters = json!({
+            "expression": expression, "returnByValue": true, "awaitPromise": true,
+            "userGesture": true,
+        });
         let answer = self.call("Runtime.evaluate", parameters);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()

@@ -26,6 +26,8 @@ pub(super) struct Pes {
     /// Its first packet says that decoding can begin.
     pub(super) random_access: bool,
     pub(super) is_scrambled: bool,
+    /// Packets of it are missing.
+    pub(super) is_damaged: bool,
     /// Bytes of its content that are still to come; `None` if it does not say.
     left: Option<usize>,
 }
@@ -35,6 +37,11 @@ impl Pes {
     pub(super) fn nanos(&self) -> u64 {
         // 90 kHz are 100,000 / 9 ns; times are far below 2^47.
         self.decoded * 100_000 / 9
+    }
+
+    /// When it is shown in nanoseconds; its decoding time if it does not say.
+    pub(super) fn shown_nanos(&self) -> u64 {
+        self.shown.unwrap_or(self.decoded) * 100_000 / 9
     }
 }
 
@@ -50,7 +57,15 @@ struct Stream {
     last: Option<(u64, u64)>,
     /// What is added to time stamps since a jump, modulo 2^64.
     shift: u64,
+    /// [`Demultiplexer::push_live`] has taken a PES packet for whole by its stuffing, and nothing of it has
+    /// come since.
+    is_taken: bool,
+    /// More of such a one has come: stuffing says nothing here.
+    is_stuffed_midway: bool,
 }
+
+/// Maximum bytes of a PES packet of a live stream; a larger one is left out.
+pub(super) const MAX_LIVE_PES: usize = 8 << 20;
 
 /// Collects PES packets.
 #[derive(Debug)]
@@ -73,6 +88,8 @@ impl Demultiplexer {
             stamp: None,
             last: None,
             shift: 0,
+            is_taken: false,
+            is_stuffed_midway: false,
         };
         let streams = streams.iter().map(stream).collect();
         Self { streams, near: None, gaps: 0, jumps: 0, without_stamp: 0, cut: 0 }
@@ -102,14 +119,48 @@ impl Demultiplexer {
                 let (decoded, shown) = self.times(place, &head);
                 let left = head.length.map(|length| length.saturating_sub(head.payload));
                 let random_access = header.random_access;
-                let bytes = Vec::new();
-                let mut pes = Pes { bytes, decoded, shown, random_access, is_scrambled, left };
+                let (bytes, is_damaged) = (Vec::new(), false);
+                let mut pes =
+                    Pes { bytes, decoded, shown, random_access, is_scrambled, is_damaged, left };
                 add(&mut pes, payload.get(head.payload..).unwrap_or_default());
                 Some(pes)
             }
         };
         self.streams[place].open = pes;
         ended.map(|pes| (place, self.whole(pes)))
+    }
+
+    /// The same for a stream that is going on: also the PES packets that this packet completes. Most say their
+    /// length; pictures do not, and are taken for whole after a packet that stuffing fills, as only the last
+    /// one of a PES packet needs stuffing (section 2.4.3.5). Where more comes after such a packet, the next
+    /// PES packet has to begin from then on.
+    pub(super) fn push_live(&mut self, packet: &[u8], ended: &mut Vec<(usize, Pes)>) {
+        let Some(header) = ts::header(packet).filter(|header| header.has_payload) else { return };
+        let place = self.streams.iter().position(|stream| stream.pid == header.pid);
+        let Some(place) = place else { return };
+        ended.extend(self.push(packet));
+        let stream = &mut self.streams[place];
+        if header.begins {
+            stream.is_taken = false;
+        } else if stream.open.is_none() && stream.is_taken {
+            stream.is_stuffed_midway = true;
+        }
+        let Some(open) = &stream.open else { return };
+        let is_whole = match open.left {
+            Some(left) => left == 0,
+            None => !stream.is_stuffed_midway && ts::is_stuffed(packet),
+        };
+        if is_whole {
+            stream.is_taken = true;
+            ended.extend(stream.open.take().map(|pes| (place, pes)));
+        } else if open.bytes.len() > MAX_LIVE_PES {
+            stream.open = None;
+        }
+    }
+
+    /// Jumps of the time stamps so far.
+    pub(super) fn jumps(&self) -> u64 {
+        self.jumps
     }
 
     /// The PES packets that no further packet has ended.
@@ -129,7 +180,11 @@ impl Demultiplexer {
         let before = self.streams[place].counter.replace(header.counter);
         let Some(before) = before.filter(|_| !header.discontinuity) else { return false };
         let is_repeated = before == header.counter;
-        self.gaps += u64::from(!is_repeated && header.counter != (before + 1) & 0x0f);
+        let is_gap = !is_repeated && header.counter != (before + 1) & 0x0f;
+        self.gaps += u64::from(is_gap);
+        if let Some(open) = self.streams[place].open.as_mut().filter(|_| is_gap) {
+            open.is_damaged = true;
+        }
         is_repeated
     }
 

@@ -120,8 +120,13 @@ impl SoundCutter {
         Self { framing, rest: Vec::new(), next: 0, untold: 0 }
     }
 
-    /// Takes the content of a PES packet; its time stamp is that of the first frame that begins in it.
-    pub(super) fn push(&mut self, nanos: u64, bytes: &[u8], frames: &mut Vec<SoundFrame>) {
+    /// Takes the content of a PES packet, and gives the frames that end in it; its time stamp is that of the first frame that begins in it.
+    pub(super) fn push(
+        &mut self,
+        nanos: u64,
+        bytes: &[u8],
+        mut take: impl FnMut(SoundFrame, &[u8]),
+    ) {
         let begin = self.rest.len();
         self.rest.extend_from_slice(bytes);
         let (mut at, mut is_stamped) = (0, false);
@@ -139,7 +144,7 @@ impl SoundCutter {
             };
             let size = header.map_or(left.len(), |header| header.size);
             self.untold += u64::from(header.is_none());
-            frames.push(SoundFrame { nanos: self.next, size });
+            take(SoundFrame { nanos: self.next, size }, &left[..size]);
             at += size;
             self.next += header.map_or(0, |header| {
                 u64::from(header.samples) * 1_000_000_000 / u64::from(header.rate)
@@ -172,8 +177,8 @@ mod tests {
         let all: Vec<u8> = sizes.iter().flat_map(|&size| aac(size)).collect();
         for cut in 1..all.len() {
             let (mut cutter, mut frames) = (SoundCutter::new(Framing::Adts), Vec::new());
-            cutter.push(1_000_000, &all[..cut], &mut frames);
-            cutter.push(9_000_000_000, &all[cut..], &mut frames);
+            cutter.push(1_000_000, &all[..cut], |frame, _| frames.push(frame));
+            cutter.push(9_000_000_000, &all[cut..], |frame, _| frames.push(frame));
             assert_eq!(frames.iter().map(|one| one.size).collect::<Vec<_>>(), sizes, "{cut}");
             // The frames that begin in the first packet follow its time, the others that of the second.
             let begun = [0, 100, 107, 407].iter().filter(|&&begin| begin < cut).count();

@@ -4,6 +4,7 @@ use ontempo_foundation::RandomStream;
 
 use super::marks::Refers;
 use super::*;
+use crate::rtp;
 
 const VIDEO: u16 = 0x100;
 const SOUND: u16 = 0x101;
@@ -223,4 +224,118 @@ fn slices_of_any_bytes_are_marks_or_none() {
         }
     }
     assert!(found > 4_000, "{found}");
+}
+
+/// All units of these packets, taken in datagrams of up to seven.
+fn units(demultiplexer: &mut LiveDemultiplexer, bytes: &[u8]) -> Vec<AccessUnit> {
+    let mut units = Vec::new();
+    bytes.chunks(7 * PACKET).for_each(|datagram| demultiplexer.push(datagram, &mut units));
+    units
+}
+
+fn pictures(units: &[AccessUnit]) -> Vec<&AccessUnit> {
+    units.iter().filter(|unit| !unit.coding.is_sound).collect()
+}
+
+#[test]
+fn a_live_film_gives_each_picture_and_each_frame_of_sound_with_its_last_packet() {
+    let mut demultiplexer = LiveDemultiplexer::new();
+    let units = units(&mut demultiplexer, &film());
+    let sound: Vec<&AccessUnit> = units.iter().filter(|unit| unit.coding.is_sound).collect();
+    let pictures = pictures(&units);
+    assert_eq!((pictures.len(), sound.len()), (10, 10), "nothing waits for what comes next");
+    let keys: Vec<bool> = pictures.iter().map(|unit| unit.is_key).collect();
+    assert_eq!(keys.iter().position(|key| *key), Some(0));
+    assert_eq!((keys[7], keys.iter().filter(|key| **key).count()), (true, 2));
+    let disposable: Vec<bool> = pictures.iter().map(|unit| unit.is_disposable).collect();
+    assert_eq!(disposable.iter().filter(|one| **one).count(), 2, "b1 and b3");
+    // Times go on across the wrap of the clock: the pictures as they are shown, after two frames.
+    let first = sound[0].shown;
+    let shown: Vec<u64> =
+        pictures.iter().map(|unit| (unit.shown - first).as_nanos() / 40_000_000).collect();
+    assert_eq!(shown, [2, 6, 4, 3, 5, 7, 8, 11, 9, 12]);
+    assert!(units.iter().all(|unit| unit.timeline == 0 && !unit.is_damaged));
+    assert!(pictures[0].bytes.starts_with(&[0, 0, 0, 1, 0x65]) && sound[0].bytes.len() == 16);
+    assert_eq!(demultiplexer.foreign(), 0);
+}
+
+#[test]
+fn a_live_film_in_rtp_is_the_same() {
+    let (mut plain, mut packed) = (LiveDemultiplexer::new(), LiveDemultiplexer::new());
+    let mut in_rtp = Vec::new();
+    for datagram in film().chunks(7 * PACKET) {
+        let header = [0x80, rtp::TRANSPORT_STREAM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        packed.push(&[&header[..], datagram].concat(), &mut in_rtp);
+    }
+    assert_eq!(in_rtp, units(&mut plain, &film()));
+}
+
+#[test]
+fn a_live_picture_with_a_missing_packet_is_damaged_and_no_other() {
+    let film = film();
+    let whole = units(&mut LiveDemultiplexer::new(), &film);
+    // The second packet of the first picture, whose last packet is its third or later.
+    let cut = [&film[..3 * PACKET], &film[4 * PACKET..]].concat();
+    let damaged = units(&mut LiveDemultiplexer::new(), &cut);
+    let (whole, damaged) = (pictures(&whole), pictures(&damaged));
+    assert_eq!((damaged.len(), damaged[0].is_damaged), (whole.len(), true));
+    assert_eq!(damaged[1..], whole[1..]);
+}
+
+#[test]
+fn a_jump_of_the_clock_begins_a_timeline_for_pictures_and_sound_together() {
+    let mut demultiplexer = LiveDemultiplexer::new();
+    let before = units(&mut demultiplexer, &film());
+    let mut later = tables(0x1b);
+    let (mut video, mut sound) = (100, 100);
+    for place in 0..3 {
+        let at = 50_000_000 + place * 3_600;
+        later.extend(pes(VIDEO, &mut video, (at, at), &slice(place == 0, 2, 0)));
+        let aac = [0xff, 0xf1, 3 << 2, 0, 2, 0x1f, 0xfc, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        later.extend(pes(SOUND, &mut sound, (at, at), &aac));
+    }
+    let after = units(&mut demultiplexer, &later);
+    assert_eq!(after.len(), 6);
+    assert!(before.iter().all(|unit| unit.timeline == 0));
+    assert!(after.iter().all(|unit| unit.timeline == 1));
+    for pair in after.chunks(2) {
+        assert_eq!(pair[0].shown, pair[1].shown, "in step");
+    }
+}
+
+#[test]
+fn where_stuffing_is_amid_a_picture_the_next_one_ends_it_from_then_on() {
+    let mut counter = 0;
+    let mut bytes = tables(0x1b);
+    for place in 0..4u64 {
+        let content = slice(place == 0, 2, 0);
+        let mut packets = pes(VIDEO, &mut counter, (place * 3_600, place * 3_600), &content);
+        // A further packet after the stuffed one.
+        packets.extend(packet(VIDEO, false, counter, &[0x55; 100]));
+        counter = counter.wrapping_add(1);
+        bytes.extend(packets);
+    }
+    let units = units(&mut LiveDemultiplexer::new(), &bytes);
+    let sizes: Vec<usize> = units.iter().map(|unit| unit.bytes.len()).collect();
+    // The first is taken too early, the last is still open.
+    assert_eq!(sizes, [306, 406, 406]);
+}
+
+#[test]
+fn no_bytes_make_a_live_stream_fail_or_hold_more_than_its_bound() {
+    let mut random = RandomStream::new(1, "live");
+    let mut demultiplexer = LiveDemultiplexer::new();
+    let film = film();
+    for round in 0..300 {
+        let mut bytes = film.clone();
+        for _ in 0..round % 40 {
+            let at = (random.next_u64() % bytes.len() as u64) as usize;
+            bytes[at] = random.next_u64() as u8;
+        }
+        for unit in units(&mut demultiplexer, &bytes) {
+            assert!(unit.bytes.len() <= demultiplexer::MAX_LIVE_PES + PACKET);
+        }
+    }
+    units(&mut demultiplexer, &[0; 1_000]);
+    assert!(demultiplexer.foreign() > 0);
 }

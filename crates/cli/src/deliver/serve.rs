@@ -1,0 +1,175 @@
+//! `ontempo receive --serve`: the page for browsers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration as Wall;
+
+use ontempo_foundation::Duration;
+use ontempo_session::{DatagramTaker, TakenDatagram, Target, own_host};
+use ontempo_web::{
+    Certificate, CertificateError, Feed, Server, ServerError, ServerOptions, StreamTiming,
+};
+use serde_json::{Value, json};
+
+use super::read;
+use super::status_line::StatusLine;
+use crate::access::{Admitted, viewers_token};
+use crate::address::resolve;
+use crate::arguments::Serve;
+use crate::failure::{Failure, environment};
+
+/// The port that error messages suggest.
+const EXAMPLE_PORT: u16 = 8443;
+
+/// Viewers at a time, if nothing is said.
+const VIEWERS: u32 = 50;
+
+/// The server of the page, and what it is fed.
+pub(super) struct Pages {
+    feed: Arc<Mutex<Feed>>,
+    server: Server,
+    admitted: Admitted,
+    /// A name or an address of this host.
+    host: String,
+}
+
+/// Gives each datagram to the page.
+struct Taker(Arc<Mutex<Feed>>);
+
+impl DatagramTaker for Taker {
+    fn take(&mut self, datagram: TakenDatagram<'_>) {
+        let late = Wall::from_nanos(datagram.late.as_nanos());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(datagram.data, late);
+    }
+}
+
+impl Pages {
+    /// Starts the server, if one is asked for.
+    pub(super) fn start(options: &Serve) -> Result<Option<Self>, Failure> {
+        let Some(at) = &options.serve else { return Ok(None) };
+        let admitted = viewers_token(options.viewers_token_file.as_deref())?;
+        let host = own_host();
+        let server = Server::start(ServerOptions {
+            at: address(at)?,
+            certificate: certificate(options)?,
+            names: names(&host),
+            token: Some(admitted.text().to_owned()),
+            allowed_origins: options.allow_origin.clone(),
+            viewers: options.viewers.unwrap_or(VIEWERS) as usize,
+        });
+        let server = server.map_err(|error| match error {
+            ServerError::Io(error) => Failure::Environment(format!("--serve {at}: {error}")),
+            error => environment(error),
+        })?;
+        let feed = Arc::new(Mutex::new(server.feed()));
+        Ok(Some(Self { feed, server, admitted, host }))
+    }
+
+    /// Says where the page is. A token that was given is not printed.
+    pub(super) fn announce(&self, status: &StatusLine) -> Result<(), Failure> {
+        let local = self.server.local();
+        let host = match local.ip() {
+            ip if !ip.is_unspecified() => ip.to_string(),
+            _ => self.host.clone(),
+        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let token = if self.admitted.is_made() { self.admitted.text() } else { "TOKEN" };
+        let url = format!("{}://{host}:{}/#token={token}", self.server.scheme(), local.port());
+        if status.documents.is_on() {
+            let document = json!({ "local": local.to_string(), "url": url });
+            return status.documents.emit("serving", document);
+        }
+        status.message(&format!("watch at {url}"));
+        Ok(())
+    }
+
+    /// The target of a stream.
+    pub(super) fn target(&self) -> Target {
+        Target::Taker(Box::new(Taker(Arc::clone(&self.feed))))
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Feed)) {
+        change(&mut self.feed.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A stream begins, or goes on.
+    pub(super) fn receiving(&self) {
+        self.with(Feed::go_on);
+    }
+
+    /// The latency of a stream that begins, unless its reliability is full.
+    pub(super) fn latency(&self, latency: Duration) {
+        let latency = Some(Wall::from_nanos(latency.as_nanos()));
+        self.with(|feed| feed.begin(StreamTiming { latency }));
+    }
+
+    /// The figures of the last second.
+    pub(super) fn figures(&self, figures: &Value) {
+        let keys = ["input_bps", "loss", "round_trip_s", "mean_jitter_s"];
+        let mut chosen = json!({});
+        for key in keys {
+            chosen[key] = figures[key].clone();
+        }
+        let keys = [
+            "units",
+            "late_units",
+            "dropped_units",
+            "whole_datagrams",
+            "damaged_datagrams",
+            "missing_datagrams",
+        ];
+        for key in keys {
+            chosen[key] = figures["stream"][key].clone();
+        }
+        self.with(|feed| feed.figures(chosen));
+    }
+
+    pub(super) fn lost(&self) {
+        self.with(Feed::lost);
+    }
+
+    pub(super) fn end(&self) {
+        self.with(Feed::end);
+    }
+}
+
+/// `[ADDRESS]:PORT` to listen at: without an address at all of this machine's, of both versions of IP if it has them.
+fn address(at: &str) -> Result<SocketAddr, Failure> {
+    let Some(port) = at.strip_prefix(':').or_else(|| (!at.contains(':')).then_some(at)) else {
+        return resolve(at, "--serve ");
+    };
+    let port: u16 = port.parse().map_err(|_| {
+        Failure::Input(format!("--serve {at}: `{port}` is no port: write :{EXAMPLE_PORT}"))
+    })?;
+    let has_v6 = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    let any: IpAddr =
+        if has_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    Ok(SocketAddr::new(any, port))
+}
+
+/// Names of this host.
+fn names(host: &str) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned()];
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    for name in [name.trim(), host] {
+        if !name.is_empty() && !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+fn certificate(options: &Serve) -> Result<Option<Certificate>, Failure> {
+    let (Some(certificate), Some(key)) = (&options.certificate, &options.key) else {
+        return Ok(None);
+    };
+    let chain = read(certificate, "--certificate")?;
+    let secret = read(key, "--key")?;
+    Certificate::from_pem(&chain, &secret).map(Some).map_err(|error| {
+        let (option, path) = match &error {
+            CertificateError::Pem("private key", _) => ("--key", key),
+            _ => ("--certificate", certificate),
+        };
+        Failure::Input(format!("{option} {}: {error}", path.display()))
+    })
+}

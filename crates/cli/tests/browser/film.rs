@@ -1,0 +1,130 @@
+//! A film whose pictures have their number painted into them, and the script that reads it from the canvas.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::common::{Killed, Place};
+
+/// Pictures of the film: 20 s.
+pub(crate) const FRAMES: u64 = 500;
+
+/// Notes, after each painting, the number that the picture on the canvas has, and when: ten fields, black or white.
+pub(crate) const LOOK: &str = r#"
+window.seen = new Map();
+let count = 0;
+(function look() {
+    const canvas = document.getElementById("picture");
+    if (canvas.width === 320 && count !== ontempo.pictures.figures.painted) {
+        count = ontempo.pictures.figures.painted;
+        const row = canvas.getContext("2d").getImageData(0, 164, 320, 1).data;
+        let number = 0;
+        for (let field = 0; field < 10; field += 1) {
+            if (row[(field * 32 + 16) * 4] > 128) number |= 1 << field;
+        }
+        if (!window.seen.has(number)) window.seen.set(number, performance.now());
+    }
+    requestAnimationFrame(look);
+})();
+true
+"#;
+
+/// 20 s of pictures and sound in `film.ts`; `None`, and reported, where ffmpeg has no H.264.
+pub(crate) fn film(place: &Place) -> Option<()> {
+    let mut filter = "drawbox=x=0:y=148:w=320:h=32:color=black:t=fill".to_owned();
+    for field in 0..10 {
+        let (left, unit) = (field * 32, 1 << field);
+        filter += &format!(
+            ",drawbox=x={left}:y=148:w=32:h=32:color=white:t=fill:enable='mod(floor(n/{unit}),2)'"
+        );
+    }
+    let sources = "-loglevel error -f lavfi -i testsrc2=size=320x180:rate=25 \
+                   -f lavfi -i sine=500:sample_rate=48000 -t 20 -vf";
+    let coding = "-c:v libx264 -preset veryfast -tune zerolatency -b:v 1M -g 50 -pix_fmt yuv420p \
+                  -c:a aac -b:a 96k -pes_payload_size 0 -f mpegts film.ts";
+    let made = Command::new("ffmpeg")
+        .args(sources.split_whitespace())
+        .arg(filter)
+        .args(coding.split_whitespace())
+        .current_dir(&place.0)
+        .status();
+    if made.is_ok_and(|made| made.success()) {
+        return Some(());
+    }
+    ontempo_testing::record_skip("no ffmpeg that makes H.264");
+    None
+}
+
+/// Plays the film in real time to a port of the loopback.
+pub(crate) fn play(place: &Place, port: u16) -> Killed {
+    let arguments = format!(
+        "-loglevel error -re -i film.ts -c copy -pes_payload_size 0 -f mpegts \
+         udp://127.0.0.1:{port}?pkt_size=1316"
+    );
+    let mut command = Command::new("ffmpeg");
+    command.args(arguments.split_whitespace()).current_dir(&place.0);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    Killed(command.spawn().expect("ffmpeg"))
+}
+
+/// Notes, after each painting, how long ago the picture was made, by the time that is painted into it: 16 fields, the
+/// milliseconds since 1970 modulo 65,536.
+pub(crate) const GLASS: &str = r#"
+window.ages = [];
+let count = 0;
+(function look() {
+    const canvas = document.getElementById("picture");
+    if (canvas.width === 1280 && count !== ontempo.pictures.figures.painted) {
+        count = ontempo.pictures.figures.painted;
+        const now = performance.timeOrigin + performance.now();
+        const row = canvas.getContext("2d").getImageData(0, 40, 1280, 1).data;
+        let made = 0;
+        for (let field = 0; field < 16; field += 1) {
+            if (row[(field * 80 + 40) * 4] > 128) made |= 1 << field;
+        }
+        window.ages.push((now - made) % 65536);
+    }
+    requestAnimationFrame(look);
+})();
+true
+"#;
+
+/// For `span`, 25 pictures a second of 1280 x 720 with the time at which each is made, encoded by x264 without delay
+/// and sent to a port of the loopback.
+pub(crate) fn live(port: u16, span: Duration) -> Killed {
+    const WIDTH: usize = 1280;
+    const HEIGHT: usize = 720;
+    let arguments = format!(
+        "-loglevel error -f rawvideo -pix_fmt yuv420p -video_size {WIDTH}x{HEIGHT} -framerate 25 \
+         -probesize 32 -i - -c:v libx264 -preset ultrafast -tune zerolatency -b:v 2M -g 50 \
+         -flush_packets 1 -f mpegts udp://127.0.0.1:{port}?pkt_size=1316"
+    );
+    let mut command = Command::new("ffmpeg");
+    command.args(arguments.split_whitespace()).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut ffmpeg = Killed(command.spawn().expect("ffmpeg"));
+    let mut to = ffmpeg.0.stdin.take().expect("its input");
+    spawn(move || {
+        let begun = Instant::now();
+        let mut picture = vec![128u8; WIDTH * HEIGHT * 3 / 2];
+        for number in 0.. {
+            let due = Duration::from_millis(40 * number);
+            if due > span {
+                return;
+            }
+            sleep(due.saturating_sub(begun.elapsed()));
+            // Something that moves.
+            for (place, byte) in picture[WIDTH * 100..WIDTH * HEIGHT].iter_mut().enumerate() {
+                *byte = ((place % WIDTH + place / WIDTH + 4 * number as usize) / 4 % 200) as u8;
+            }
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_millis();
+            for (place, byte) in picture[..WIDTH * 80].iter_mut().enumerate() {
+                *byte = if now >> (place % WIDTH / 80) & 1 == 1 { 235 } else { 16 };
+            }
+            if to.write_all(&picture).is_err() {
+                return;
+            }
+        }
+    });
+    ffmpeg
+}

@@ -1,0 +1,190 @@
+//! The coded pictures and the sound of a transport stream that is going on.
+
+use ontempo_foundation::Duration;
+
+use super::codec_of;
+use super::demultiplexer::{Demultiplexer, Pes};
+use super::marks::MarkReader;
+use super::sound::{Framing, SoundCutter};
+use crate::rtp;
+use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
+
+/// What an elementary stream is coded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamCoding {
+    /// Sound; else pictures.
+    pub is_sound: bool,
+    /// stream_type (ISO/IEC 13818-1, table 2-34): 0x1b H.264, 0x24 HEVC, 0x0f AAC in ADTS, 0x03 and 0x04 layers
+    /// I to III of MPEG.
+    pub stream_type: u8,
+}
+
+/// A coded picture, or a frame of sound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessUnit {
+    /// What it is coded with.
+    pub coding: StreamCoding,
+    /// Its bytes, as the elementary stream has them: H.264 and HEVC in the byte stream format (annex B), AAC with
+    /// the header of ADTS.
+    pub bytes: Vec<u8>,
+    /// When it is shown or heard, from a zero that all units of a timeline share.
+    pub shown: Duration,
+    /// Counts the jumps of the time stamps: times of different timelines cannot be compared.
+    pub timeline: u64,
+    /// Decoding can begin here. Always of sound.
+    pub is_key: bool,
+    /// No other picture needs it. Always of sound.
+    pub is_disposable: bool,
+    /// Bytes of it are missing.
+    pub is_damaged: bool,
+}
+
+/// Finds the pictures and the sound of the first program of a transport stream, piece by piece: its first stream
+/// of pictures, and the first one of sound.
+///
+/// A picture is given as soon as its last packet is there, if stuffing tells that it is the last one, or else with the
+/// first packet of the next. Memory is bounded: 8 MB for each of the two streams.
+#[derive(Debug, Default)]
+pub struct LiveDemultiplexer {
+    multiplex: Multiplex,
+    program: Option<Program>,
+    timeline: u64,
+    foreign: u64,
+}
+
+/// The two streams, and how they are read.
+#[derive(Debug)]
+struct Program {
+    streams: Vec<NamedStream>,
+    demultiplexer: Demultiplexer,
+    marks: MarkReader,
+    cutters: Vec<Option<SoundCutter>>,
+}
+
+impl Program {
+    fn new(streams: Vec<NamedStream>) -> Self {
+        let pictures = streams.iter().find(|stream| stream.content == Content::Video);
+        let marks = MarkReader::new(codec_of(pictures.map_or(0, |stream| stream.stream_type)));
+        let cutter = |stream: &NamedStream| {
+            let is_sound = stream.content == Content::Audio;
+            is_sound.then(|| SoundCutter::new(Framing::of(stream.stream_type)))
+        };
+        let cutters = streams.iter().map(cutter).collect();
+        let demultiplexer = Demultiplexer::new(&streams);
+        Self { streams, demultiplexer, marks, cutters }
+    }
+
+    fn take(&mut self, place: usize, pes: Pes, timeline: u64, units: &mut Vec<AccessUnit>) {
+        let (Some(stream), Some(cutter)) = (self.streams.get(place), self.cutters.get_mut(place))
+        else {
+            return;
+        };
+        let coding = StreamCoding { is_sound: cutter.is_some(), stream_type: stream.stream_type };
+        if pes.is_scrambled {
+            return;
+        }
+        let is_damaged = pes.is_damaged;
+        let nanos = pes.shown_nanos();
+        if let Some(cutter) = cutter {
+            cutter.push(nanos, &pes.bytes, |frame, bytes| {
+                let (shown, bytes) = (Duration::from_nanos(frame.nanos), bytes.to_vec());
+                let (is_key, is_disposable) = (true, true);
+                units.push(AccessUnit {
+                    coding,
+                    bytes,
+                    shown,
+                    timeline,
+                    is_key,
+                    is_disposable,
+                    is_damaged,
+                });
+            });
+            return;
+        }
+        let Some(marks) = self.marks.read(&pes.bytes, pes.random_access) else { return };
+        units.push(AccessUnit {
+            coding,
+            bytes: pes.bytes,
+            shown: Duration::from_nanos(nanos),
+            timeline,
+            is_key: marks.is_key || marks.recovers,
+            is_disposable: marks.is_disposable,
+            is_damaged,
+        });
+    }
+}
+
+impl LiveDemultiplexer {
+    /// One that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a datagram, MPEG-TS by itself or in RTP, and adds the units that have ended to `units`. Packets that are
+    /// missing are noticed by their counters.
+    pub fn push(&mut self, datagram: &[u8], units: &mut Vec<AccessUnit>) {
+        let payload = match rtp::header(datagram) {
+            Some(header) if datagram.first() != Some(&ts::SYNC) => &datagram[header.payload..],
+            _ => datagram,
+        };
+        let size = ts::packet_size(payload).unwrap_or(PACKET);
+        for packet in payload.chunks(size) {
+            match packet.get(..PACKET).and_then(ts::header) {
+                Some(header) => self.push_packet(&packet[..PACKET], &header, units),
+                None => self.foreign += 1,
+            }
+        }
+    }
+
+    /// Pieces of datagrams in which no packet of a transport stream begins.
+    pub fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// The coding of the streams that are read, those of pictures first; empty as long as no tables have come.
+    pub fn streams(&self) -> Vec<StreamCoding> {
+        let streams = self.program.iter().flat_map(|program| &program.streams);
+        let coding = |stream: &NamedStream| StreamCoding {
+            is_sound: stream.content == Content::Audio,
+            stream_type: stream.stream_type,
+        };
+        streams.map(coding).collect()
+    }
+
+    fn push_packet(&mut self, packet: &[u8], header: &ts::Header, units: &mut Vec<AccessUnit>) {
+        if self.multiplex.learn(packet, header) == Content::Tables {
+            if header.begins {
+                self.choose();
+            }
+            return;
+        }
+        let Some(program) = &mut self.program else { return };
+        let (jumps, mut ended) = (program.demultiplexer.jumps(), Vec::new());
+        program.demultiplexer.push_live(packet, &mut ended);
+        if program.demultiplexer.jumps() > jumps {
+            // Both streams begin anew together, so that they stay in step.
+            self.timeline += 1;
+            *program = Program::new(std::mem::take(&mut program.streams));
+            ended.clear();
+            program.demultiplexer.push_live(packet, &mut ended);
+        }
+        for (place, pes) in ended {
+            program.take(place, pes, self.timeline, units);
+        }
+    }
+
+    /// Chooses the streams anew, after a table.
+    fn choose(&mut self) {
+        let named = || self.multiplex.streams().filter(|one| one.content != Content::Tables);
+        let pictures = named().find(|one| one.content == Content::Video);
+        let sound = named().find(|one| {
+            one.content == Content::Audio && pictures.is_none_or(|other| other.table == one.table)
+        });
+        let streams: Vec<NamedStream> = pictures.into_iter().chain(sound).copied().collect();
+        if streams.is_empty() || self.program.as_ref().is_some_and(|now| now.streams == streams) {
+            return;
+        }
+        self.timeline += u64::from(self.program.is_some());
+        self.program = Some(Program::new(streams));
+    }
+}

@@ -1,0 +1,21 @@
+//! The page of `ontempo receive --serve`: who has its link watches the stream in a browser.
+//!
+//! A [`Feed`] takes the datagrams of a transport stream as they are due, finds the pictures and the sound in
+//! them, and hands them to all viewers. Each viewer has a WebTransport session, and a queue of bounded size from which
+//! whole pictures are left out where the session is too slow. The page, its script and its style are in the
+//! program; they decode with WebCodecs and draw each picture at its time.
+//!
+//! WebTransport, HTTP and TLS are libraries' (`web-transport-noq`, `hyper`, `rustls`). They run in a thread of
+//! their own, and hold nothing of the thread that receives.
+
+mod certificate;
+mod frame;
+mod hub;
+mod pages;
+mod queue;
+mod server;
+mod sessions;
+
+pub use certificate::{Certificate, CertificateError};
+pub use hub::{Feed, StreamTiming};
+pub use server::{Server, ServerError, ServerOptions};

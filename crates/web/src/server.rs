@@ -1,0 +1,270 @@
+//! The thread that serves viewers.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_rustls::TlsAcceptor;
+use web_transport_noq::noq::crypto::rustls::QuicServerConfig;
+use web_transport_noq::noq::{self, EndpointConfig, TokioRuntime};
+
+use crate::certificate::{Certificate, CertificateError, RENEWAL};
+use crate::hub::{Feed, Hub, lock};
+use crate::pages::{self, Pages};
+use crate::sessions::{self, Admission, code, transport};
+
+/// How often a port is looked for that both UDP and TCP have free.
+const ATTEMPTS: usize = 20;
+
+/// Options of a [`Server`].
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// Where to listen, with UDP and TCP; with port 0 the system chooses one.
+    pub at: SocketAddr,
+    /// The certificate; `None`: one is made, and anew each week.
+    pub certificate: Option<Certificate>,
+    /// Names of this host for the certificate that is made, which requests may name.
+    pub names: Vec<String>,
+    /// What viewers must present; `None`: anyone may watch.
+    pub token: Option<String>,
+    /// Origins whose pages may connect, beside the page served here: `https://example.org`.
+    pub allowed_origins: Vec<String>,
+    /// Viewers at a time.
+    pub viewers: usize,
+}
+
+/// Why there is no server.
+#[derive(Debug)]
+pub enum ServerError {
+    /// No socket, or no thread.
+    Io(io::Error),
+    /// No certificate.
+    Certificate(CertificateError),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Certificate(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+impl From<io::Error> for ServerError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<CertificateError> for ServerError {
+    fn from(error: CertificateError) -> Self {
+        Self::Certificate(error)
+    }
+}
+
+/// Serves the page and its viewers from a thread, until it is dropped.
+pub struct Server {
+    hub: Arc<Hub>,
+    local: SocketAddr,
+    is_plain: bool,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens and starts the thread.
+    ///
+    /// # Errors
+    /// If the address is in use, or the certificate cannot be used.
+    pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
+        let (udp, tcp) = sockets(options.at)?;
+        let local = udp.local_addr()?;
+        // A page over plain HTTP may use WebTransport and WebCodecs only at the loopback.
+        let is_plain = options.certificate.is_none() && local.ip().is_loopback();
+        let certificate = match options.certificate {
+            Some(certificate) => certificate,
+            None => Certificate::make(&options.names)?,
+        };
+        let hub = Arc::new(Hub::new(options.viewers));
+        let hosts = certificate.hash().is_some().then(|| {
+            let of_origin = |origin: &String| {
+                let host = origin.split_once("://").map_or(origin.as_str(), |(_, host)| host);
+                host.split(':').next().unwrap_or_default().to_owned()
+            };
+            let of_origins = options.allowed_origins.iter().map(of_origin);
+            options.names.iter().cloned().chain(of_origins).collect()
+        });
+        let pages = Arc::new(Pages { hash: Mutex::new(certificate.hash()), hosts });
+        let admission = Admission::new(options.token.as_deref(), options.allowed_origins);
+        let serving = Serving {
+            hub: Arc::clone(&hub),
+            pages,
+            admission: Arc::new(admission),
+            quic: quic_config(&certificate)?,
+            tls: match is_plain {
+                true => None,
+                false => Some(Arc::new(Mutex::new(acceptor(&certificate)?))),
+            },
+            names: options.names,
+        };
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("viewers".to_owned()).spawn(move || {
+            run(serving, udp, tcp, stopped, &tell);
+        })?;
+        let server = Self { hub, local, is_plain, stop: Some(stop), thread: Some(thread) };
+        match told.recv() {
+            Ok(Ok(())) => Ok(server),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(io::Error::other("the thread of the viewers ended").into()),
+        }
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The scheme of the page: `https`, or `http` at the loopback without a certificate of its own.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_plain { "http" } else { "https" }
+    }
+
+    /// Takes the stream for all viewers.
+    pub fn feed(&self) -> Feed {
+        Feed::new(Arc::clone(&self.hub))
+    }
+
+    /// Viewers at this moment.
+    pub fn viewers(&self) -> usize {
+        self.hub.viewers()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread serves.
+struct Serving {
+    hub: Arc<Hub>,
+    pages: Arc<Pages>,
+    admission: Arc<Admission>,
+    quic: noq::ServerConfig,
+    tls: Option<Arc<Mutex<TlsAcceptor>>>,
+    names: Vec<String>,
+}
+
+/// Two sockets of one port.
+fn sockets(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let udp = UdpSocket::bind(at)?;
+        match TcpListener::bind(udp.local_addr()?) {
+            Err(error)
+                if at.port() == 0
+                    && error.kind() == ErrorKind::AddrInUse
+                    && attempts < ATTEMPTS => {}
+            Err(error) => return Err(error),
+            Ok(tcp) => {
+                tcp.set_nonblocking(true)?;
+                return Ok((udp, tcp));
+            }
+        }
+    }
+}
+
+fn quic_config(certificate: &Certificate) -> Result<noq::ServerConfig, ServerError> {
+    let tls = certificate.config(&[web_transport_noq::ALPN.as_bytes()])?;
+    let crypto = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
+    let mut config = noq::ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport())).max_incoming(256);
+    Ok(config)
+}
+
+fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, ServerError> {
+    Ok(TlsAcceptor::from(Arc::new(certificate.config(&[b"http/1.1"])?)))
+}
+
+fn run(
+    serving: Serving,
+    udp: UdpSocket,
+    tcp: TcpListener,
+    stopped: oneshot::Receiver<()>,
+    tell: &std::sync::mpsc::SyncSender<io::Result<()>>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = tell.send(Err(error));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        let config = EndpointConfig::default();
+        let quic = Some(serving.quic.clone());
+        let endpoint = noq::Endpoint::new(config, quic, udp, Arc::new(TokioRuntime));
+        let both =
+            endpoint.and_then(|endpoint| Ok((endpoint, tokio::net::TcpListener::from_std(tcp)?)));
+        let (endpoint, listener) = match both {
+            Ok(both) => both,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return;
+            }
+        };
+        let _ = tell.send(Ok(()));
+        let pages = pages::serve(listener, serving.tls.clone(), Arc::clone(&serving.pages));
+        let sessions = sessions::serve(
+            endpoint.clone(),
+            Arc::clone(&serving.hub),
+            Arc::clone(&serving.admission),
+        );
+        tokio::select! {
+            _ = pages => {}
+            () = sessions => {}
+            () = renew(&serving, &endpoint) => {}
+            _ = stopped => {}
+        }
+        endpoint.close(noq::VarInt::from_u32(code::ENDING), b"the receiver ends");
+        let _ =
+            tokio::time::timeout(std::time::Duration::from_millis(200), endpoint.wait_idle()).await;
+    });
+    runtime.shutdown_background();
+}
+
+/// Replaces a certificate that was made here before it expires; sessions that are open go on.
+async fn renew(serving: &Serving, endpoint: &noq::Endpoint) {
+    if lock(&serving.pages.hash).is_none() {
+        return std::future::pending().await;
+    }
+    let mut ticks = interval(RENEWAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        // Without a new one the old one is kept, which is valid for almost another week.
+        let Ok(certificate) = Certificate::make(&serving.names) else { continue };
+        let Ok(quic) = quic_config(&certificate) else { continue };
+        if let Some(tls) = &serving.tls
+            && let Ok(new) = acceptor(&certificate)
+        {
+            *lock(tls) = new;
+        }
+        endpoint.set_server_config(Some(quic));
+        *lock(&serving.pages.hash) = certificate.hash();
+    }
+}
