@@ -91,6 +91,10 @@ bench-gateway: machine ## Measure 100 MB through a pair of gateways beside direc
 bench-relay: machine ## Measure what a viewer costs a relay.
 	cargo bench -p ontempo-relay --bench relay
 
+.PHONY: bench-page
+bench-page: machine ## Measure how many browsers the page of a stream bears.
+	cargo bench -p ontempo-web --bench viewers
+
 .PHONY: bench-files
 bench-files: build ## Measure the goodput of files beside curl, as root.
 	scripts/bench-files

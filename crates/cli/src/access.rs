@@ -75,6 +75,7 @@ fn given_text(options: &Credentials) -> Result<Option<String>, Failure> {
 }
 
 /// A receiver's token.
+#[derive(Clone)]
 pub(crate) struct Admitted {
     pub(crate) token: Token,
     text: String,

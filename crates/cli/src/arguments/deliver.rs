@@ -326,9 +326,9 @@ pub(crate) struct Receive {
 
 /// A page for browsers.
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// In place of --to: serve a page on which browsers show the stream, over HTTPS and WebTransport; over
-    /// plain HTTP at the loopback
+pub(crate) struct Page {
+    /// Serve a page on which browsers show the stream, over HTTPS and WebTransport; over plain HTTP at
+    /// the loopback. Of receive: in place of --to
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) serve: Option<String>,
     /// The page's certificate with its chain (PEM); default: one is made, and the page knows its hash
@@ -337,6 +337,17 @@ pub(crate) struct Serve {
     /// The private key of --certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) key: Option<PathBuf>,
+    /// Another origin whose pages may show the stream, such as https://example.org; may be given several
+    /// times
+    #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = origin)]
+    pub(crate) allow_origin: Vec<String>,
+}
+
+/// The page of a receiver, and who may watch there.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) page: Page,
     /// File with the token of the page's viewers, of mode 600, created if it is missing; default: a new
     /// token at each start, which is printed
     #[arg(long, value_name = "FILE", requires = "serve")]
@@ -344,10 +355,6 @@ pub(crate) struct Serve {
     /// Viewers of the page at a time; default: 50
     #[arg(long, value_name = "COUNT", requires = "serve", value_parser = browsers())]
     pub(crate) viewers: Option<u32>,
-    /// Another origin whose pages may show the stream, such as https://example.org; may be given several
-    /// times
-    #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = origin)]
-    pub(crate) allow_origin: Vec<String>,
 }
 
 impl Serve {
@@ -355,18 +362,21 @@ impl Serve {
     /// `serve`.
     pub(crate) fn without_page(&self) -> Option<&'static str> {
         let given = [
-            (self.certificate.is_some(), "--certificate"),
+            (self.page.certificate.is_some(), "--certificate"),
             (self.viewers_token_file.is_some(), "--viewers-token-file"),
             (self.viewers.is_some(), "--viewers"),
-            (!self.allow_origin.is_empty(), "--allow-origin"),
+            (!self.page.allow_origin.is_empty(), "--allow-origin"),
         ];
-        let is_missing = self.serve.is_none();
+        let is_missing = self.page.serve.is_none();
         given.into_iter().find(|(is_given, _)| *is_given && is_missing).map(|(_, option)| option)
     }
 }
 
+/// Maximum viewers of a page.
+pub(crate) const MAX_BROWSERS: u32 = 1_000;
+
 fn browsers() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=1_000)
+    clap::value_parser!(u32).range(1..=i64::from(MAX_BROWSERS))
 }
 
 fn origin(text: &str) -> Result<String, String> {
@@ -410,6 +420,11 @@ pub(crate) struct Relay {
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
+    #[command(flatten)]
+    pub(crate) page: Page,
+    /// Name of the stream that the page of --serve shows; default: the stream without a name
+    #[arg(long, value_name = "NAME", requires = "serve")]
+    pub(crate) serve_stream: Option<StreamName>,
     /// Print a JSON document a second, one per line
     #[arg(long)]
     pub(crate) json: bool,

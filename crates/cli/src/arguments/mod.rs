@@ -19,7 +19,8 @@ use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{
-    Admission, Credentials, PathsArgument, Place, Receive, Relay, Repair, Send, Serve,
+    Admission, Credentials, MAX_BROWSERS, Page, PathsArgument, Place, Receive, Relay, Repair, Send,
+    Serve,
 };
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::media::Media;
@@ -196,6 +197,7 @@ and slows down neither the source nor others.
 Examples:
   ontempo relay --listen :4433
   ontempo relay --listen :4433 --identity relay.pem --token-file token --viewers-token-file viewers
+  ontempo relay --listen :4433 --serve :8443
   ontempo send --from udp://:5000 --to ontempo://relay.example:4433/FINGERPRINT#TOKEN
   ontempo receive --from ontempo://relay.example:4433/FINGERPRINT#TOKEN --to udp://127.0.0.1:5001")]
     Relay(Relay),

@@ -4,6 +4,7 @@ mod documents;
 mod paths;
 mod receive;
 mod relay;
+mod relay_page;
 mod send;
 mod serve;
 mod status_line;

@@ -55,7 +55,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let configuration = configuration(arguments.qlog.as_deref(), documents)?;
     let options = Options { socket, configuration, ..Options::default() };
     let status = StatusLine::new(documents);
-    let pages = Pages::start(&arguments.serve)?;
+    let pages = Pages::of_receiver(&arguments.serve)?;
     let entrance = entrance(arguments, &status, options)?;
     if let Some(pages) = &pages {
         pages.announce(&status)?;
@@ -64,17 +64,8 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
     let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
-    let (meter, flowing, paths) = (Meter::new(), None, Vec::new());
-    let handler = OutputHandler {
-        arguments,
-        status,
-        is_once: once,
-        meter,
-        flowing,
-        paths,
-        pages,
-        failed: None,
-    };
+    let figures = Figures::new();
+    let handler = OutputHandler { arguments, status, is_once: once, figures, pages, failed: None };
     let mut receiver = match entrance {
         Entrance::Listener(listener) => Receiver::new(listener, options, handler),
         Entrance::Call(call) => Receiver::calling(*call, options, handler),
@@ -202,10 +193,7 @@ struct OutputHandler<'a> {
     status: StatusLine,
     /// One stream is received: its sender alone may come back.
     is_once: bool,
-    meter: Meter,
-    flowing: Option<Flowing>,
-    /// Of a stream over several.
-    paths: Vec<ReceivedPath>,
+    figures: Figures,
     /// With --serve.
     pages: Option<Pages>,
     /// Set if the target cannot be opened, or the output is closed.
@@ -233,6 +221,9 @@ impl ReceiverHandler for OutputHandler<'_> {
     }
 
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
+        if let Some(pages) = &self.pages {
+            pages.follow(&event);
+        }
         match event {
             ReceiverEvent::File { from, discarded, length } => {
                 if discarded > 0 {
@@ -254,9 +245,6 @@ impl ReceiverHandler for OutputHandler<'_> {
                 self.status.refused(&format!("{sender} was refused: {reason}"));
             }
             ReceiverEvent::Receiving(remote) => {
-                if let Some(pages) = &self.pages {
-                    pages.receiving();
-                }
                 self.status.connection(&format!("receiving from {remote}"));
             }
             event @ (ReceiverEvent::ReceivingPath { .. }
@@ -268,16 +256,13 @@ impl ReceiverHandler for OutputHandler<'_> {
                 } else {
                     "waiting for a sender".to_owned()
                 };
-                if let Some(pages) = &self.pages {
-                    pages.lost();
-                }
                 self.status.connection(&format!("lost {remote}: {reason}; {waits}"));
             }
             ReceiverEvent::Latency { latency, of_sender, .. } => {
                 let written = self.latency(latency, of_sender);
                 return self.done(written);
             }
-            ReceiverEvent::Flowing(flowing) => self.flowing = Some(*flowing),
+            ReceiverEvent::Flowing(flowing) => self.figures.flowing = Some(*flowing),
             ReceiverEvent::Unreadable(what) => {
                 self.status.warn(&format!("a unit cannot be read: {what}"));
             }
@@ -287,9 +272,6 @@ impl ReceiverHandler for OutputHandler<'_> {
                 return self.done(written);
             }
             ReceiverEvent::StreamEnded(report) => {
-                if let Some(pages) = &self.pages {
-                    pages.end();
-                }
                 self.status.end();
                 let written = self.totals(report);
                 return self.done(written);
@@ -301,79 +283,20 @@ impl ReceiverHandler for OutputHandler<'_> {
     }
 }
 
-impl OutputHandler<'_> {
-    fn of_path(&mut self, event: ReceiverEvent<'_>) {
-        match event {
-            ReceiverEvent::ReceivingPath { path, remote } => {
-                self.status.connection(&format!("receiving path {} from {remote}", path + 1));
-            }
-            ReceiverEvent::LostPath(remote, reason) => {
-                self.status.connection(&format!("lost the path from {remote}: {reason}"));
-            }
-            ReceiverEvent::Paths(paths) => self.paths = paths.to_vec(),
-            _ => {}
-        }
+/// The figures of a stream that is received, as `--json` has them.
+pub(super) struct Figures {
+    meter: Meter,
+    pub(super) flowing: Option<Flowing>,
+    /// Of a stream over several.
+    pub(super) paths: Vec<ReceivedPath>,
+}
+
+impl Figures {
+    pub(super) fn new() -> Self {
+        Self { meter: Meter::new(), flowing: None, paths: Vec::new() }
     }
 
-    fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
-        match written {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                self.failed = Some(failure);
-                ControlFlow::Break(())
-            }
-        }
-    }
-
-    fn latency(&mut self, latency: Duration, of_sender: Duration) -> Result<(), Failure> {
-        if let Some(pages) = &self.pages {
-            pages.latency(latency);
-        }
-        self.status.connection(&format!("latency {latency}"));
-        if latency < of_sender {
-            self.status.warn(&format!(
-                "--latency {latency} is less than the sender's {of_sender}: what arrives later than \
-                 {latency} is left out; without --latency the sender's counts"
-            ));
-        }
-        let fields = json!({
-            "latency_s": latency.as_secs_f64(),
-            "latency_of_sender_s": of_sender.as_secs_f64(),
-        });
-        self.status.documents.emit("latency", fields)
-    }
-
-    /// Figures of the connection and the target, with rates of the time since the last ones.
-    fn flow(&mut self, report: &Report) -> serde_json::Value {
-        let flowing = self.flowing.as_ref();
-        let over = flowing.and_then(|flowing| flowing.connection);
-        let (all, lost) = report.datagrams();
-        let counters = Counters {
-            input: over.map_or(0, |over| over.bytes_received),
-            output: flowing.map_or(0, |flowing| flowing.written_bytes),
-            lost,
-            all,
-        };
-        let latency = flowing.and_then(|flowing| flowing.latency);
-        let fields = json!({
-            "latency_s": latency.map(Duration::as_secs_f64),
-            "round_trip_s": over.and_then(|over| over.clock_round_trip).map(Duration::as_secs_f64),
-            "written_bytes": counters.output,
-        });
-        with(fields, self.meter.rates(Instant::now(), counters))
-    }
-
-    fn progress(&mut self, report: &Report, now: &ReceiveStatistics) -> Result<(), Failure> {
-        let line = format!(
-            "{:.2} Mbit/s, {} units, {} late, {} dropped, delay {} to {}, jitter {}",
-            now.throughput.as_mbit_per_sec(),
-            report.units,
-            report.late_units,
-            report.dropped_units,
-            now.delay.min,
-            now.delay.max,
-            now.delay.mean_jitter(),
-        );
+    pub(super) fn of(&mut self, report: &Report, now: &ReceiveStatistics) -> serde_json::Value {
         let figures = json!({
             "throughput_bps": now.throughput.as_bits_per_sec(),
             "min_delay_s": now.delay.min.as_secs_f64(),
@@ -396,7 +319,81 @@ impl OutputHandler<'_> {
             [] => figures,
             paths => with(figures, json!({ "paths": paths.iter().map(one).collect::<Vec<_>>() })),
         };
-        let figures = with(figures, flow);
+        with(figures, flow)
+    }
+
+    /// Figures of the connection and the target, with rates of the time since the last ones.
+    fn flow(&mut self, report: &Report) -> serde_json::Value {
+        let flowing = self.flowing.as_ref();
+        let over = flowing.and_then(|flowing| flowing.connection);
+        let (all, lost) = report.datagrams();
+        let counters = Counters {
+            input: over.map_or(0, |over| over.bytes_received),
+            output: flowing.map_or(0, |flowing| flowing.written_bytes),
+            lost,
+            all,
+        };
+        let latency = flowing.and_then(|flowing| flowing.latency);
+        let fields = json!({
+            "latency_s": latency.map(Duration::as_secs_f64),
+            "round_trip_s": over.and_then(|over| over.clock_round_trip).map(Duration::as_secs_f64),
+            "written_bytes": counters.output,
+        });
+        with(fields, self.meter.rates(Instant::now(), counters))
+    }
+}
+
+impl OutputHandler<'_> {
+    fn of_path(&mut self, event: ReceiverEvent<'_>) {
+        match event {
+            ReceiverEvent::ReceivingPath { path, remote } => {
+                self.status.connection(&format!("receiving path {} from {remote}", path + 1));
+            }
+            ReceiverEvent::LostPath(remote, reason) => {
+                self.status.connection(&format!("lost the path from {remote}: {reason}"));
+            }
+            ReceiverEvent::Paths(paths) => self.figures.paths = paths.to_vec(),
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                self.failed = Some(failure);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn latency(&mut self, latency: Duration, of_sender: Duration) -> Result<(), Failure> {
+        self.status.connection(&format!("latency {latency}"));
+        if latency < of_sender {
+            self.status.warn(&format!(
+                "--latency {latency} is less than the sender's {of_sender}: what arrives later than \
+                 {latency} is left out; without --latency the sender's counts"
+            ));
+        }
+        let fields = json!({
+            "latency_s": latency.as_secs_f64(),
+            "latency_of_sender_s": of_sender.as_secs_f64(),
+        });
+        self.status.documents.emit("latency", fields)
+    }
+
+    fn progress(&mut self, report: &Report, now: &ReceiveStatistics) -> Result<(), Failure> {
+        let line = format!(
+            "{:.2} Mbit/s, {} units, {} late, {} dropped, delay {} to {}, jitter {}",
+            now.throughput.as_mbit_per_sec(),
+            report.units,
+            report.late_units,
+            report.dropped_units,
+            now.delay.min,
+            now.delay.max,
+            now.delay.mean_jitter(),
+        );
+        let figures = self.figures.of(report, now);
         if let Some(pages) = &self.pages {
             pages.figures(&figures);
         }

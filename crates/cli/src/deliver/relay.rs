@@ -18,6 +18,8 @@ use serde_json::json;
 use super::EXAMPLE_PORT;
 use super::documents::Documents;
 use super::receive::identity;
+use super::relay_page::RelayPage;
+use super::serve::Pages;
 use super::status_line::StatusLine;
 use crate::access::{Admitted, admitted, viewers_token};
 use crate::address::socket_at;
@@ -57,16 +59,26 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<(), Failure> {
             "it holds the token of sources, with which viewers could send: choose another";
         return Err(Failure::Input(format!("--viewers-token-file: {sentence}")));
     }
+    let pages = Pages::start(&arguments.page, || Ok(viewing.clone()), arguments.viewers)?;
     let mut endpoint = Endpoint::new(configuration, seed());
     endpoint.listen(&identity, publishing.token.clone()).map_err(environment)?;
     endpoint.admit(viewing.token.clone());
     let local = socket.local_address().map_err(environment)?;
     let status = StatusLine::new(documents);
-    announce(arguments, &status, [&publishing, &viewing], (local, identity.fingerprint()))?;
+    let at = (local, identity.fingerprint());
+    announce(arguments, &status, [&publishing, &viewing], at)?;
     let protocol = RelayDriver::new(endpoint, Relay::new(options, random()));
     let driver = Driver::spawn(socket, protocol, Clock::new(), DriverOptions::default())
         .map_err(environment)?;
-    let ended = watch(&driver, status, &stop);
+    let page = pages.map(|pages| {
+        pages.announce(&status)?;
+        RelayPage::start(arguments, pages, &viewing, at, &stop)
+    });
+    let page = page.transpose()?;
+    let ended = watch(&driver, page.as_ref(), status, &stop);
+    // Only a page whose thread the flag ends can be waited for.
+    stop.store(true, Ordering::Relaxed);
+    drop(page);
     // The thread has ended by itself if the command fails.
     let _ = driver.command(Command::End);
     driver.wait().map_err(environment)?;
@@ -126,6 +138,7 @@ fn announce(
 /// Shows figures and events until `stop`.
 fn watch(
     driver: &Driver<RelayDriver>,
+    page: Option<&RelayPage>,
     mut status: StatusLine,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
@@ -135,6 +148,8 @@ fn watch(
             return Err(Failure::Environment("the socket of the relay has failed".to_owned()));
         }
         let is_stopped = stop.load(Ordering::Relaxed);
+        let sentences = page.into_iter().flat_map(|page| page.sentences.try_iter());
+        sentences.for_each(|sentence| status.warn(&sentence));
         if is_stopped || Instant::now() >= due {
             due = Instant::now() + INTERVAL;
             let (reply, report) = sync_channel(1);

@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as Wall;
 
-use ontempo_foundation::Duration;
-use ontempo_session::{DatagramTaker, TakenDatagram, Target, own_host};
+use ontempo_session::{DatagramTaker, ReceiverEvent, TakenDatagram, Target, own_host};
 use ontempo_web::{
     Certificate, CertificateError, Feed, Server, ServerError, ServerOptions, StreamTiming,
 };
@@ -15,7 +14,7 @@ use super::read;
 use super::status_line::StatusLine;
 use crate::access::{Admitted, viewers_token};
 use crate::address::resolve;
-use crate::arguments::Serve;
+use crate::arguments::{MAX_BROWSERS, Page, Serve};
 use crate::failure::{Failure, environment};
 
 /// The port that error messages suggest.
@@ -28,7 +27,8 @@ const VIEWERS: u32 = 50;
 pub(super) struct Pages {
     feed: Arc<Mutex<Feed>>,
     server: Server,
-    admitted: Admitted,
+    /// What stands for the token in the link: itself, unless it was given.
+    shown_token: String,
     /// A name or an address of this host.
     host: String,
 }
@@ -44,10 +44,15 @@ impl DatagramTaker for Taker {
 }
 
 impl Pages {
-    /// Starts the server, if one is asked for.
-    pub(super) fn start(options: &Serve) -> Result<Option<Self>, Failure> {
+    /// Starts the server of the page, if one is asked for, for so many `viewers` who present the token of
+    /// `admitted`.
+    pub(super) fn start(
+        options: &Page,
+        admitted: impl FnOnce() -> Result<Admitted, Failure>,
+        viewers: u32,
+    ) -> Result<Option<Self>, Failure> {
         let Some(at) = &options.serve else { return Ok(None) };
-        let admitted = viewers_token(options.viewers_token_file.as_deref())?;
+        let admitted = admitted()?;
         let host = own_host();
         let server = Server::start(ServerOptions {
             at: address(at)?,
@@ -55,14 +60,21 @@ impl Pages {
             names: names(&host),
             token: Some(admitted.text().to_owned()),
             allowed_origins: options.allow_origin.clone(),
-            viewers: options.viewers.unwrap_or(VIEWERS) as usize,
+            viewers: viewers.min(MAX_BROWSERS) as usize,
         });
         let server = server.map_err(|error| match error {
             ServerError::Io(error) => Failure::Environment(format!("--serve {at}: {error}")),
             error => environment(error),
         })?;
         let feed = Arc::new(Mutex::new(server.feed()));
-        Ok(Some(Self { feed, server, admitted, host }))
+        let shown_token = if admitted.is_made() { admitted.text() } else { "TOKEN" }.to_owned();
+        Ok(Some(Self { feed, server, shown_token, host }))
+    }
+
+    /// The page of a receiver.
+    pub(super) fn of_receiver(options: &Serve) -> Result<Option<Self>, Failure> {
+        let admitted = || viewers_token(options.viewers_token_file.as_deref());
+        Self::start(&options.page, admitted, options.viewers.unwrap_or(VIEWERS))
     }
 
     /// Says where the page is. A token that was given is not printed.
@@ -73,8 +85,8 @@ impl Pages {
             _ => self.host.clone(),
         };
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        let token = if self.admitted.is_made() { self.admitted.text() } else { "TOKEN" };
-        let url = format!("{}://{host}:{}/#token={token}", self.server.scheme(), local.port());
+        let (scheme, port, token) = (self.server.scheme(), local.port(), &self.shown_token);
+        let url = format!("{scheme}://{host}:{port}/#token={token}");
         if status.documents.is_on() {
             let document = json!({ "local": local.to_string(), "url": url });
             return status.documents.emit("serving", document);
@@ -92,15 +104,19 @@ impl Pages {
         change(&mut self.feed.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A stream begins, or goes on.
-    pub(super) fn receiving(&self) {
-        self.with(Feed::go_on);
-    }
-
-    /// The latency of a stream that begins, unless its reliability is full.
-    pub(super) fn latency(&self, latency: Duration) {
-        let latency = Some(Wall::from_nanos(latency.as_nanos()));
-        self.with(|feed| feed.begin(StreamTiming { latency }));
+    /// What becomes of the stream.
+    pub(super) fn follow(&self, event: &ReceiverEvent<'_>) {
+        match event {
+            ReceiverEvent::Receiving(_) => self.with(Feed::go_on),
+            // Not with full reliability.
+            ReceiverEvent::Latency { latency, .. } => {
+                let latency = Some(Wall::from_nanos(latency.as_nanos()));
+                self.with(|feed| feed.begin(StreamTiming { latency }));
+            }
+            ReceiverEvent::Lost(..) => self.with(Feed::lost),
+            ReceiverEvent::StreamEnded(_) => self.with(Feed::end),
+            _ => {}
+        }
     }
 
     /// The figures of the last second.
@@ -122,14 +138,6 @@ impl Pages {
             chosen[key] = figures["stream"][key].clone();
         }
         self.with(|feed| feed.figures(chosen));
-    }
-
-    pub(super) fn lost(&self) {
-        self.with(Feed::lost);
-    }
-
-    pub(super) fn end(&self) {
-        self.with(Feed::end);
     }
 }
 
@@ -159,7 +167,7 @@ fn names(host: &str) -> Vec<String> {
     names
 }
 
-fn certificate(options: &Serve) -> Result<Option<Certificate>, Failure> {
+fn certificate(options: &Page) -> Result<Option<Certificate>, Failure> {
     let (Some(certificate), Some(key)) = (&options.certificate, &options.key) else {
         return Ok(None);
     };

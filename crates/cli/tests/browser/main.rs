@@ -37,7 +37,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `ontempo receive --serve`.
+/// `ontempo receive --serve`, or `relay`.
 struct Served {
     program: ListeningProgram,
     /// The link to the page.
@@ -46,7 +46,11 @@ struct Served {
 
 impl Served {
     fn start(place: &Place, listen: &str, serve: &str, more: &[&str]) -> Self {
-        let words = ["receive", "--listen", listen, "--serve", serve, "--token", "open"];
+        Self::of("receive", place, listen, serve, more)
+    }
+
+    fn of(command: &str, place: &Place, listen: &str, serve: &str, more: &[&str]) -> Self {
+        let words = [command, "--listen", listen, "--serve", serve, "--token", "open"];
         let identity = ["--identity", "identity.pem"];
         let mut program = ListeningProgram::start(place, &[&words[..], &identity, more].concat());
         let url = program.next_event("serving")["url"].clone();
@@ -159,6 +163,39 @@ fn numbers(browser: &mut Browser, expression: &str) -> Vec<f64> {
     let all = serde_json::from_value(browser.value(expression)).expect("numbers");
     assert_ne!(all, [0.0; 0], "{expression}");
     all
+}
+
+#[test]
+fn the_page_of_a_relay_shows_the_stream_that_it_names() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-relay", PATH);
+    if film(&place).is_none() {
+        return;
+    }
+    let more = ["--serve-stream", "stage"];
+    let mut served = Served::of("relay", &place, "127.0.0.1:0", "127.0.0.1:0", &more);
+    let mut browser = Browser::start(&place);
+    browser.go(&served.link);
+    wait_for(&mut browser, &says("Waiting for a sender"));
+    let port = free_port();
+    let named = ["--latency", "300 ms", "--stream", "stage"];
+    let _sender = send(&place, &served.program.local, port, &named);
+    let _film = play(&place, port);
+    wait_for(&mut browser, "ontempo.pictures.figures.painted > 50");
+    // Its figures are those of a receiver.
+    wait_for(&mut browser, "ontempo.pictures.history.length > 50");
+    assert_eq!(browser.errors(), [""; 0]);
+    // The page is one of the relay's viewers.
+    let is_watched =
+        |figures: &Value| figures["viewers"] == 1 && figures["streams"][0]["name"] == "stage";
+    let mut figures = served.program.next_event("figures");
+    while !is_watched(&figures) {
+        figures = served.program.next_event("figures");
+    }
+    served.program.said_until_interrupted();
 }
 
 #[test]
@@ -281,6 +318,11 @@ fn what_the_page_cannot_be_served_with_is_an_error_that_names_the_option() {
     receive(&[&at[..], &["--certificate", "s.toml"]].concat()).fails(2, &["--key"]);
     let certificate = ["--certificate", "s.toml", "--key", "s.toml"];
     receive(&[&at[..], &certificate].concat()).fails(2, &["--certificate s.toml", "PEM"]);
+    let relay = |more: &[&str]| {
+        place.run(&[&["relay", "--listen", "127.0.0.1:0", "--token", "open"][..], more].concat())
+    };
+    relay(&["--serve-stream", "stage"]).fails(2, &["--serve"]);
+    relay(&["--serve", ":port"]).fails(2, &["--serve", ":8443"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().expect("an address").to_string();
     receive(&["--serve", &taken]).fails(3, &["--serve", &taken, "in use"]);
