@@ -59,7 +59,7 @@ test: machine ## Run every check and every test, and count them.
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
 .PHONY: every-test
-every-test: check-format lint test-rust test-c test-gst test-fuzz check-portable check-rustdoc check-docs test-python check-claims
+every-test: check-format lint test-rust test-c test-gst test-moq test-fuzz check-portable check-rustdoc check-docs test-python check-claims
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, with many flows, with films; memory.
@@ -119,6 +119,7 @@ lint: build ## Run clippy, ruff and mypy.
 	done
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(C) clippy $(RELEASE) $(IN_C) --all-targets -- -D warnings
+	$(C) clippy $(IN_MOQ) --all-targets -- -D warnings
 	@if $(HAS_GST); then $(C) clippy $(RELEASE) $(IN_GST) --all-targets -- -D warnings; fi
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -180,6 +181,7 @@ check-format: build
 	cargo fmt --all --check
 	cargo fmt --manifest-path bindings/c/Cargo.toml --check
 	cargo fmt --manifest-path bindings/gstreamer/Cargo.toml --check
+	cargo fmt --manifest-path bindings/moq/Cargo.toml --check
 	$(BIN)/ruff format --check
 
 .PHONY: test-rust
@@ -237,6 +239,23 @@ test-gst: build
 		echo "GStreamer's headers are missing: the elements are not built" >&2; \
 		[[ -z "$${ONTEMPO_SKIPS:-}" ]] || printf 'gst\ttest-gst\tthe headers of GStreamer are missing\n' >> "$$ONTEMPO_SKIPS"; \
 	fi
+
+# Media over QUIC: a workspace of its own, with a QUIC stack and, for its tests, a relay of its own.
+IN_MOQ := --locked --manifest-path bindings/moq/Cargo.toml
+
+.PHONY: moq
+moq: machine ## Build ontempo-moq (ontempo publish, subscribe) beside the program.
+	$(C) build $(RELEASE) $(IN_MOQ)
+	if [ -d $(BIN) ]; then install -m 755 target/release/ontempo-moq $(BIN)/ontempo-moq; fi
+
+.PHONY: install-moq
+install-moq: moq ## Install ontempo-moq (DESTDIR=, PREFIX=/usr/local).
+	install -D -m 755 target/release/ontempo-moq "$(DESTDIR)$(or $(PREFIX),/usr/local)/bin/ontempo-moq"
+
+.PHONY: test-moq
+test-moq: build
+	$(call step,test-moq)
+	$(C) test $(IN_MOQ) | tee -a $(TESTED)/output
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
 .PHONY: test-fuzz

@@ -24,6 +24,7 @@ mod manual;
 mod means;
 mod media;
 mod monitor;
+mod moq;
 mod netvideo;
 mod output;
 mod page;
@@ -81,6 +82,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Send(arguments) => return deliver::send(&arguments),
         Command::Receive(arguments) => return deliver::receive(&arguments),
         Command::Relay(arguments) => deliver::relay(&arguments),
+        Command::Publish(given) => moq::moq("publish", &given.arguments),
+        Command::Subscribe(given) => moq::moq("subscribe", &given.arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Impair(arguments) => impair::impair(&arguments),
         Command::Show(arguments) => page::show(&arguments),

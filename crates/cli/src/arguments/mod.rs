@@ -56,6 +56,14 @@ Exit codes:
 Example:
   ontempo simulate dumbbell.toml --out run";
 
+/// Arguments for ontempo-moq.
+#[derive(Debug, Args)]
+pub(crate) struct MoqArguments {
+    /// moq://HOST[:PORT]/PATH/NAME, and options of ontempo-moq
+    #[arg(value_name = "URL|OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Validate a scenario, describe it and draw its network
@@ -201,6 +209,26 @@ Examples:
   ontempo send --from udp://:5000 --to ontempo://relay.example:4433/FINGERPRINT#TOKEN
   ontempo receive --from ontempo://relay.example:4433/FINGERPRINT#TOKEN --to udp://127.0.0.1:5001")]
     Relay(Relay),
+    /// Publish a stream at a relay for Media over QUIC (ontempo-moq)
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
+`ontempo publish --help` shows the options of ontempo-moq, which does it.
+
+Example:
+  ontempo publish moq://relay.example/anon/film.hang --from udp://:5000"
+    )]
+    Publish(MoqArguments),
+    /// Get a stream from a relay for Media over QUIC (ontempo-moq)
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
+`ontempo subscribe --help` shows the options of ontempo-moq, which does it.
+
+Example:
+  ontempo subscribe moq://relay.example/anon/film.hang --to udp://127.0.0.1:5001"
+    )]
+    Subscribe(MoqArguments),
     /// Congestion control in this machine's kernel: load PERT, monitor it, unload it
     #[command(after_help = "\
 Examples:

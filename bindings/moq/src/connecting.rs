@@ -1,0 +1,148 @@
+//! The connection to the relay, and what the user is told of it.
+
+use std::time::{Duration, Instant};
+
+use moq_tokio::{Client, Connection, connect, tls};
+use serde_json::{Value, json};
+
+use crate::arguments::Relay;
+use crate::failure::Failure;
+
+/// How long the end of a stream is waited for to reach the relay.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+
+/// A client for this relay.
+pub(crate) fn client(relay: &Relay) -> Result<Client, Failure> {
+    let mut trust = tls::Connect::default();
+    match (&relay.fingerprint, &relay.trust, relay.insecure) {
+        (Some(hex), ..) => {
+            tls::parse_fingerprint(hex)
+                .map_err(|error| Failure::Input(format!("--fingerprint: {error}")))?;
+            trust.fingerprint = vec![hex.clone()];
+        }
+        (_, Some(file), _) => trust.root = vec![file.clone()],
+        (.., true) => trust.insecure = Some(true),
+        _ => trust.system_roots = Some(true),
+    }
+    let mut connect = connect::Config::default();
+    connect.tls = trust;
+    connect.init(Default::default()).map_err(|error| match &relay.trust {
+        Some(file) => Failure::Input(format!("--trust {}: {}", file.display(), causes(&error))),
+        None => Failure::Environment(format!("no connection can be made: {}", causes(&error))),
+    })
+}
+
+/// Waits for the first session.
+pub(crate) async fn established(
+    connection: Connection,
+    relay: &Relay,
+) -> Result<Connection, Failure> {
+    let host = relay.url.relay.host_str().unwrap_or_default().to_owned();
+    match tokio::time::timeout(relay.give_up, connection.established()).await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(error)) => Err(ended(relay, &error)),
+        Err(_) => Err(Failure::Environment(format!(
+            "{host} does not answer as a relay for Media over QUIC, within {:?} (--give-up): is UDP let through?",
+            relay.give_up
+        ))),
+    }
+}
+
+/// Why a connection is not made again.
+pub(crate) fn ended(relay: &Relay, error: &moq_tokio::Error) -> Failure {
+    let host = relay.url.relay.host_str().unwrap_or_default();
+    Failure::Environment(format!("the connection to {host} has ended: {}", causes(error)))
+}
+
+/// An error with what caused it, in a line.
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Lets the relay have what was sent last, and closes.
+pub(crate) async fn close(client: Client, connection: Connection) {
+    let _ = tokio::time::timeout(LAST_BYTES, connection.close()).await;
+    let _ = tokio::time::timeout(LAST_BYTES, client.close()).await;
+}
+
+/// Waits for Ctrl-C, or for the signal to terminate.
+pub(crate) async fn stopped() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// What is printed: events on standard error, or documents of JSON on standard output.
+pub(crate) struct Told {
+    json: bool,
+    begun: Instant,
+    /// Bytes so far, and those when figures were printed last.
+    bytes: [u64; 2],
+    due: Instant,
+}
+
+/// Interval of figures.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl Told {
+    pub(crate) fn new(json: bool) -> Self {
+        let begun = Instant::now();
+        Self { json, begun, bytes: [0; 2], due: begun + INTERVAL }
+    }
+
+    /// An event: a name and a sentence.
+    pub(crate) fn say(&self, event: &str, text: &str) {
+        if self.json {
+            self.print(event, json!({ "text": text }));
+        } else {
+            eprintln!("{text}");
+        }
+    }
+
+    fn print(&self, event: &str, mut document: Value) {
+        document["event"] = json!(event);
+        document["seconds"] = json!(self.begun.elapsed().as_secs_f64());
+        println!("{document}");
+    }
+
+    /// Counts bytes, and prints figures each second.
+    pub(crate) fn count(&mut self, bytes: usize, connection: &Connection) {
+        self.bytes[0] += bytes as u64;
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        let [all, before] = self.bytes;
+        let span = (now + INTERVAL - self.due).as_secs_f64();
+        (self.bytes[1], self.due) = (all, now + INTERVAL);
+        if self.json {
+            let version = connection.version().map(|version| version.to_string());
+            let rate = (all - before) as f64 * 8.0 / span;
+            let connected = connection.connected();
+            self.print(
+                "figures",
+                json!({ "bytes": all, "rate_bps": rate, "is_connected": connected, "version": version }),
+            );
+        }
+    }
+
+    /// Bytes so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes[0]
+    }
+}

@@ -1,0 +1,98 @@
+//! `ontempo subscribe`.
+
+use std::task::Poll;
+use std::time::Instant;
+
+use moq_mux::catalog::CatalogFormat;
+use moq_mux::container::ts;
+use moq_mux::{Pacer, Source};
+
+use crate::arguments::Subscribe;
+use crate::connecting::{Told, causes, client, close, ended, established, stopped};
+use crate::failure::Failure;
+use crate::sink::Sink;
+
+pub(crate) async fn subscribe(arguments: &Subscribe) -> Result<(), Failure> {
+    let relay = &arguments.relay;
+    let name = &relay.url.name;
+    let mut sink = Sink::open(&arguments.to, arguments.overwrite).await?;
+    let client = client(relay)?;
+    let origin = moq_tokio::origin::spawn();
+    let connection =
+        client.clone().with_subscriber(origin.clone()).connect(relay.url.relay.clone());
+    let mut told = Told::new(relay.json);
+    let connection = tokio::select! {
+        connection = established(connection, relay) => connection?,
+        () = stopped() => return Ok(()),
+    };
+    let receive = async {
+        let consumer = origin.consume();
+        match tokio::time::timeout(relay.give_up, consumer.routed(name)).await {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                return Err(Failure::Environment(format!("the relay has no stream {name}")));
+            }
+            Err(_) => {
+                return Err(Failure::Environment(format!(
+                    "the relay has no stream {name}, within {:?} (--give-up)",
+                    relay.give_up
+                )));
+            }
+        }
+        told.say("receiving", &format!("receiving {name}"));
+        receive(arguments, Source::new(consumer, name.as_str()), &mut sink, &mut told, &connection)
+            .await
+    };
+    let done = tokio::select! {
+        done = receive => done,
+        lost = connection.closed() => match lost {
+            Ok(()) => Err(Failure::Environment("the relay has ended the connection".to_owned())),
+            Err(error) => Err(ended(relay, &error)),
+        },
+        () = stopped() => Ok(()),
+    };
+    let written = sink.end().await.map_err(|error| Failure::Environment(format!("--to: {error}")));
+    close(client, connection).await;
+    done.and(written)?;
+    told.say("received", &format!("received {} bytes", told.bytes()));
+    Ok(())
+}
+
+/// Writes the stream to its end, each part at its time.
+async fn receive(
+    arguments: &Subscribe,
+    source: Source,
+    sink: &mut Sink,
+    told: &mut Told,
+    connection: &moq_tokio::Connection,
+) -> Result<(), Failure> {
+    let name = &arguments.relay.url.name;
+    let failed = |error: &moq_mux::Error| {
+        Failure::Environment(format!("the stream {name} has ended: {}", causes(error)))
+    };
+    let format = CatalogFormat::detect(name).unwrap_or_default();
+    let export = ts::Export::with_ts(source, format).await.map_err(|error| failed(&error))?;
+    let mut export = export.with_max_age(arguments.latency);
+    // The export says when each part of the stream is to be written; a player takes its clock from that.
+    let mut pacer = Pacer::default().with_lead(arguments.latency);
+    let mut discontinuities = 0;
+    loop {
+        let frame = moq_net::kio::wait(|waiter| match export.poll_next(waiter) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(next) => Poll::Ready(next),
+        });
+        let Some(frame) = frame.await.map_err(|error| failed(&error))? else { return Ok(()) };
+        let now = Instant::now();
+        let at = if export.discontinuity() == discontinuities {
+            pacer.pace(frame.timestamp, now)
+        } else {
+            discontinuities = export.discontinuity();
+            pacer.hurry(frame.timestamp, now)
+        };
+        tokio::time::sleep_until(at.into()).await;
+        sink.write(&frame.payload).await.map_err(|error| {
+            Failure::Environment(format!("--to: cannot be written to: {error}"))
+        })?;
+        told.count(frame.payload.len(), connection);
+    }
+}
