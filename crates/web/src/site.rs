@@ -33,17 +33,17 @@ pub const CONNECT: SiteFile =
     SiteFile::script("/connect.js", include_str!("../assets/connect.js"));
 
 /// A page: its files, and where its sessions are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Site {
     /// Its files; `config.json` is there beside them.
-    pub files: &'static [SiteFile],
+    pub files: Vec<SiteFile>,
     /// The path of its WebTransport sessions.
     pub sessions: &'static str,
 }
 
 /// The page of `ontempo receive --serve`.
-pub(crate) const WATCH: Site = Site {
-    files: &[
+pub(crate) fn watch() -> Site {
+    let files = vec![
         SiteFile::html(include_str!("../assets/index.html")),
         SiteFile::style("/page.css", include_str!("../assets/page.css")),
         SiteFile::script("/page.js", include_str!("../assets/page.js")),
@@ -51,6 +51,6 @@ pub(crate) const WATCH: Site = Site {
         SiteFile::script("/session.js", include_str!("../assets/session.js")),
         SiteFile::script("/playout.js", include_str!("../assets/playout.js")),
         SiteFile::script("/sound.js", include_str!("../assets/sound.js")),
-    ],
-    sessions: "/watch",
-};
+    ];
+    Site { files, sessions: "/watch" }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::certificate::Certificate;
 use crate::hub::{Feed, Hub};
 use crate::server::{ServerError, SiteOptions, SiteServer};
-use crate::site::WATCH;
+use crate::site::watch;
 
 /// Options of a [`Server`].
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let hub = Arc::new(Hub::new(options.viewers));
         let ServerOptions { at, certificate, names, token, allowed_origins, .. } = options;
-        let options = SiteOptions { at, certificate, names, token, allowed_origins, site: WATCH };
+        let options = SiteOptions { at, certificate, names, token, allowed_origins, site: watch() };
         let site = SiteServer::start_with(options, Arc::new(Arc::clone(&hub)))?;
         Ok(Self { hub, site })
     }

@@ -1,0 +1,38 @@
+//! A whiteboard that several people share; see README.md.
+
+use std::sync::Arc;
+
+use clap::Parser;
+use ontempo_web::{Site, SiteFile};
+use ontempo_whiteboard::Room;
+use ontempo_window::{Arguments, FILES, Impairment, serve};
+
+/// A whiteboard that several people share, shown twice: in order and in partial order, over a path that loses and
+/// delays packets. Open the link that is printed in two browsers.
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn site() -> Site {
+    let own = [
+        SiteFile::html(include_str!("../assets/index.html")),
+        SiteFile::script("/board.js", include_str!("../assets/board.js")),
+        SiteFile::script("/paint.js", include_str!("../assets/paint.js")),
+        SiteFile::script("/tools.js", include_str!("../assets/tools.js")),
+        SiteFile::style("/board.css", include_str!("../assets/board.css")),
+    ];
+    Site { files: [&own[..], &FILES].concat(), sessions: "/board" }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let Options { arguments } = Options::parse();
+    let room = Arc::new(Room::new(Impairment::default())?);
+    let visited = Arc::clone(&room);
+    let _server = serve(&arguments, site(), move |visit| visited.visit(visit))
+        .map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
+    loop {
+        std::thread::park();
+    }
+}
