@@ -94,7 +94,10 @@ impl SiteServer {
         Self::start_with(options, Arc::new(Visits::new(places, visit)))
     }
 
-    pub(crate) fn start_with(options: SiteOptions, sessions: Arc<dyn Sessions>) -> Result<Self, ServerError> {
+    pub(crate) fn start_with(
+        options: SiteOptions,
+        sessions: Arc<dyn Sessions>,
+    ) -> Result<Self, ServerError> {
         let (udp, tcp) = sockets(options.at)?;
         let local = udp.local_addr()?;
         // A page over plain HTTP may use WebTransport and WebCodecs only at the loopback.

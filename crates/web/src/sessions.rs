@@ -101,10 +101,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 /// What is done in the sessions of those whose token is right.
 pub(crate) trait Sessions: Send + Sync + 'static {
     /// Serves one until it ends, or until no more is to be done.
-    fn serve<'a>(
-        &'a self,
-        session: &'a Session,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    fn serve<'a>(&'a self, session: &'a Session) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
 
 /// Takes sessions at `path` until the endpoint is closed.
@@ -164,10 +161,7 @@ async fn admit(request: Request, path: &str, admission: &Admission) -> Option<Se
 
 /// The viewers of a stream.
 impl Sessions for Arc<Hub> {
-    fn serve<'a>(
-        &'a self,
-        session: &'a Session,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    fn serve<'a>(&'a self, session: &'a Session) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(watch(session, self))
     }
 }

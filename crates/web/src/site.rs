@@ -29,8 +29,7 @@ impl SiteFile {
 }
 
 /// The script that connects a page to its server: `connect(path, token)` is a WebTransport that is not ready yet.
-pub const CONNECT: SiteFile =
-    SiteFile::script("/connect.js", include_str!("../assets/connect.js"));
+pub const CONNECT: SiteFile = SiteFile::script("/connect.js", include_str!("../assets/connect.js"));
 
 /// A page: its files, and where its sessions are.
 #[derive(Clone, Debug)]

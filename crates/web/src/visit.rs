@@ -104,10 +104,7 @@ impl<F: Fn(Visit) + Send + Sync + 'static> Visits<F> {
 }
 
 impl<F: Fn(Visit) + Send + Sync + 'static> Sessions for Visits<F> {
-    fn serve<'a>(
-        &'a self,
-        session: &'a Session,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    fn serve<'a>(&'a self, session: &'a Session) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(self.serve_one(session))
     }
 }

@@ -108,7 +108,9 @@ impl Board {
                 insert(&mut before, number);
                 unite(&mut before, &self.before[number]);
             }
-            named.push(self.push(Entry { data: Vec::new(), depends_on: joined, bounds: None }, before));
+            named.push(
+                self.push(Entry { data: Vec::new(), depends_on: joined, bounds: None }, before),
+            );
         }
         named.iter().for_each(|number| insert(&mut before, *number as usize));
         self.bytes += data.len();

@@ -149,7 +149,8 @@ impl Object {
             Self::Rectangle { from, to, .. } => Bounds::around(&[*from, *to], MARGIN),
             Self::Text { at: (x, y), text, size, .. } => {
                 // A letter is at most as wide as high, and one of Latin letters narrower.
-                let tenths = text.chars().map(|one| if one.is_ascii() { 7 } else { 12 }).sum::<i32>();
+                let tenths =
+                    text.chars().map(|one| if one.is_ascii() { 7 } else { 12 }).sum::<i32>();
                 let (right, bottom) = (x + tenths * size / 10 + MARGIN, y + size * 3 / 2 + MARGIN);
                 Bounds { left: x - MARGIN, top: y - MARGIN, right, bottom }
             }

@@ -68,7 +68,8 @@ impl Room {
         let is_gone = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for lane in &self.lanes {
-                let station = Station { room: self, lane, to: visit.sender(), old, is_gone: &is_gone };
+                let station =
+                    Station { room: self, lane, to: visit.sender(), old, is_gone: &is_gone };
                 scope.spawn(move || station.run());
             }
             let to = visit.sender();

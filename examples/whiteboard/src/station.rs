@@ -57,8 +57,11 @@ impl Station<'_> {
     fn send(&self, flow: &SendFlow) {
         let mut number = 0;
         while let Some(unit) = self.room.unit(number, self.is_gone) {
-            let message =
-                Message { data: unit.data.into(), depends_on: unit.depends_on, ..Message::default() };
+            let message = Message {
+                data: unit.data.into(),
+                depends_on: unit.depends_on,
+                ..Message::default()
+            };
             match flow.send_within(message, PATIENCE) {
                 Ok(_) => number += 1,
                 Err(NotTaken::Full) => {}
@@ -81,7 +84,8 @@ impl Station<'_> {
                 }
                 Some(Ok(None)) => return,
                 Some(Err(error)) => {
-                    let why = format!("the connection over the path ({}) broke: {error}", self.name());
+                    let why =
+                        format!("the connection over the path ({}) broke: {error}", self.name());
                     self.to.try_send(Told::Refused { why }.to_bytes());
                     return;
                 }

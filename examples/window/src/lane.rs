@@ -14,7 +14,7 @@ use ontempo_transport::live::{
     Accepted, Caller, Connection, Error, Listener, Options, ReceiveFlow, SendFlow,
 };
 use ontempo_transport::{
-    DeliveryOrder, FlowConfig, Fingerprint, Identity, Reliability, Token, Trust,
+    DeliveryOrder, Fingerprint, FlowConfig, Identity, Reliability, Token, Trust,
 };
 
 use crate::impairment::Impairment;
@@ -144,11 +144,8 @@ impl Lane {
         let label = lines.to_string();
         let trust = Trust::Fingerprint(self.fingerprint);
         let near = self.near.connect(self.entry, "localhost", &trust, self.token.clone())?;
-        let config = FlowConfig {
-            order: self.order,
-            reliability: Reliability::Full,
-            label: label.clone(),
-        };
+        let config =
+            FlowConfig { order: self.order, reliability: Reliability::Full, label: label.clone() };
         let send = near.open_flow(config)?;
         loop {
             // One that an attempt before left behind is dropped.
