@@ -76,7 +76,7 @@ fn picture(bounds: &[Option<Bounds>], order: impl Iterator<Item = u64>) -> Vec<u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
     fn an_object_is_painted_after_all_that_it_touches_and_waits_for_no_other(
