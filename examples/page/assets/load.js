@@ -13,12 +13,15 @@ const button = document.getElementById("load");
 const again = document.getElementById("again");
 let send = () => {};
 let isLoading = false;
+let hasEnded = false;
 
 const setPath = panel(document.getElementById("path"), (impairment) => send({ do: "path", impairment }));
 
 function load() {
   if (isLoading) return;
+  put("message", "");
   isLoading = true;
+  hasEnded = false;
   button.disabled = true;
   send({ do: "load" });
 }
@@ -30,7 +33,13 @@ function end() {
 
 // Once both are painted: their times are kept, and the next load may begin.
 function settle() {
-  if (!isLoading || !articles.every((article) => article.whole && article.isPainted())) return;
+  if (!isLoading || !hasEnded) return;
+  // One that failed is told in a sentence, and has no times.
+  if (!articles.every((article) => article.whole)) {
+    end();
+    return;
+  }
+  if (!articles.every((article) => article.isPainted())) return;
   articles.forEach((article, lane) => {
     loads[lane].push(article.times());
     if (loads[lane].length > MOST_LOADS) loads[lane].shift();
@@ -48,10 +57,8 @@ const on = {
   },
   page({ lane, page }) { articles[lane].describe(page); },
   whole(message) { articles[message.lane].whole = message; },
-  refused({ why }) {
-    put("message", `Refused: ${why}`);
-    end();
-  },
+  ended() { hasEnded = true; },
+  refused({ why }) { put("message", `Refused: ${why}`); },
 };
 
 function chart() {

@@ -63,6 +63,8 @@ pub enum Told {
         /// Units.
         units: usize,
     },
+    /// The load is over: another may be asked for.
+    Ended,
     /// Something was refused, or failed.
     Refused {
         /// Why.

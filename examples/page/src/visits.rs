@@ -72,6 +72,7 @@ impl Visits {
                                 to.try_send(Told::Refused { why }.to_bytes());
                             }
                             is_loading.store(false, Ordering::Relaxed);
+                            to.send(Told::Ended.to_bytes());
                         });
                     }
                 }
