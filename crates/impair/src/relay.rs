@@ -281,9 +281,8 @@ impl Relay {
         Ok(self.report())
     }
 
-    /// What enters from now on takes another path; the counters and the changes of the address are those of the new one.
-    /// Datagrams on the path before arrive by it, unless that is replaced, too, before they have. Between two calls
-    /// of [`run`](Self::run).
+    /// What enters from now on takes another path, which counts and changes the address anew. What is on the one before
+    /// arrives by it, unless there is a third by then. For between two calls of [`run`](Self::run).
     pub fn replace_path(&mut self, path: Path) {
         self.before = Some(std::mem::replace(&mut self.path, path));
         self.changes = 0;

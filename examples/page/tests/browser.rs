@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn come(place: &Place, link: &str) -> Browser {
     let mut browser = Browser::start(place);
-    browser.appear(1280, 1000, "light");
+    browser.appear(1280, 1220, "light");
     browser.go(link);
     wait_for(&mut browser, "document.getElementById('message').textContent === ''");
     browser
@@ -87,6 +87,7 @@ fn both_pages_of_two_visitors_become_whole_and_are_the_same_pixel_by_pixel() {
         }})()"
     ));
     assert_eq!(seen[0][3], whole);
+    visitors[0].value("new Promise(done => setTimeout(done, 500))");
     look(&mut visitors[0], "page");
     visitors[1].appear(390, 844, "dark");
     let wide = visitors[1].value("document.documentElement.scrollWidth");

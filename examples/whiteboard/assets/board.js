@@ -24,6 +24,8 @@ class Lane {
     this.waiting = 0;
     this.times = [];
     this.numbers = [];
+    // Of the objects that were there before: when their way began, and when shares of them were shown.
+    this.old = { shown: 0, begun: 0, times: new Map() };
     // Own objects that have not come back.
     this.pending = new Map();
     paint(this.context, { kind: "wipe" });
@@ -33,11 +35,22 @@ class Lane {
   show({ number, ms, is_old: isOld, drawn, bounds }, me) {
     this.shown += 1;
     this.numbers.push(number);
+    if (isOld) this.showOld();
     if (!drawn) return;
     paint(this.context, drawn.object, bounds);
     if (!isOld) this.times.push({ number, ms });
     if (this.times.length > LAST) this.times.shift();
     if (drawn.by === me && this.pending.delete(drawn.mark)) this.paintGlass();
+  }
+
+  showOld() {
+    const { old } = this;
+    old.shown += 1;
+    for (const percent of [50, 90, 100]) {
+      if (!old.times.has(percent) && old.shown >= (percent / 100) * found) {
+        old.times.set(percent, performance.now() - old.begun);
+      }
+    }
   }
 
   expect(mark, object) {
@@ -54,7 +67,7 @@ class Lane {
 
   figures() {
     const times = this.times.map((one) => one.ms);
-    return { median: quantile(times, 0.5), most: quantile(times, 0.95) };
+    return Object.fromEntries([50, 90, 95, 100].map((percent) => [percent, quantile(times, percent / 100)]));
   }
 }
 
@@ -62,6 +75,8 @@ const lanes = { "in-order": new Lane("in-order"), "partial-order": new Lane("par
 const all = Object.values(lanes);
 let me = null;
 let sent = 0;
+// Units that were there when this participant came.
+let found = 0;
 let mark = 0;
 let send = () => {};
 let isStale = true;
@@ -75,11 +90,14 @@ function draw(object) {
 const setPath = panel(document.getElementById("path"), (impairment) => send({ do: "path", impairment }));
 
 const on = {
-  welcome({ you, impairment }) {
+  welcome({ you, units, impairment }) {
     me = you;
+    found = units;
+    sent = units;
     setPath(impairment);
   },
   sent({ units }) { sent = Math.max(sent, units); },
+  open({ lane }) { lanes[lane].old.begun = performance.now(); },
   shown(message) { lanes[message.lane].show(message, me); },
   status({ lane, waiting, units, participants, impairment }) {
     lanes[lane].waiting = waiting;
@@ -129,12 +147,12 @@ function showFigures() {
   if (!isStale) return;
   isStale = false;
   for (const lane of all) {
-    const { median, most } = lane.figures();
     put(`${lane.name}-shown`, `${lane.shown}`);
     put(`${lane.name}-under-way`, `${Math.max(0, sent - lane.shown)}`);
     put(`${lane.name}-waiting`, `${lane.waiting}`);
-    put(`${lane.name}-median`, milliseconds(median));
-    put(`${lane.name}-most`, milliseconds(most));
+    for (const [percent, ms] of Object.entries(lane.figures())) put(`${lane.name}-${percent}`, milliseconds(ms));
+    const times = [...lane.old.times].map(([percent, ms]) => `${percent} % of them after ${milliseconds(ms)}`);
+    put(`${lane.name}-found`, found > 0 ? `${found} were here when you came: ${times.join(", ") || "under way"}.` : "");
   }
   chart();
 }

@@ -59,6 +59,8 @@ pub enum Told {
     Welcome {
         /// The participant's number.
         you: u32,
+        /// Units that were there before it came.
+        units: usize,
         /// How the path is impaired.
         impairment: Impairment,
     },
@@ -66,6 +68,11 @@ pub enum Told {
     Sent {
         /// How many.
         units: usize,
+    },
+    /// A lane is connected: the board begins its way.
+    Open {
+        /// The lane's delivery order.
+        lane: &'static str,
     },
     /// A lane has delivered a unit.
     Shown {

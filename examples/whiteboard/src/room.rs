@@ -98,10 +98,9 @@ impl Room {
         let mut state = self.lock();
         state.last += 1;
         let (me, impairment) = (state.last, state.impairment);
-        to.try_send(Told::Welcome { you: me, impairment }.to_bytes());
-        state.participants.push((me, to.clone()));
         let units = state.board.entries().len();
-        to.try_send(Told::Sent { units }.to_bytes());
+        to.try_send(Told::Welcome { you: me, units, impairment }.to_bytes());
+        state.participants.push((me, to.clone()));
         (me, units)
     }
 

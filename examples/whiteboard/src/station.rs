@@ -38,6 +38,9 @@ impl Station<'_> {
                 return;
             }
         };
+        if !self.to.send(Told::Open { lane: self.name() }.to_bytes()) {
+            return;
+        }
         let Line { send, receive, .. } = &line;
         std::thread::scope(|scope| {
             scope.spawn(|| self.send(send));

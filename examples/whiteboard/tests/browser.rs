@@ -111,7 +111,7 @@ fn both_boards_of_both_participants_end_with_the_same_objects_and_pixels() {
         for lane in ["in-order", "partial-order"] {
             let hash = format!("ontempo.hashOf(document.getElementById('{lane}'))");
             seen.push(participant.value(&hash));
-            for figure in ["median", "most"] {
+            for figure in ["50", "90", "95", "100"] {
                 let is_shown = format!(
                     "/^[0-9.]+ m?s$/.test(document.getElementById('{lane}-{figure}').textContent)"
                 );
@@ -138,6 +138,13 @@ fn both_boards_of_both_participants_end_with_the_same_objects_and_pixels() {
     late.go(&served.link);
     wait_for(&mut late, &shows(units));
     assert_eq!(late.value("ontempo.hashOf(document.getElementById('partial-order'))"), seen[0]);
+    for lane in ["in-order", "partial-order"] {
+        let found = format!("document.getElementById('{lane}-found').textContent");
+        wait_for(
+            &mut late,
+            &format!("/{units} were here.*50 %.*90 %.*100 % of them after/.test({found})"),
+        );
+    }
     let wide = late.value("document.documentElement.scrollWidth");
     assert!(wide.as_u64() <= Some(390), "{wide}");
     look(&mut late, "whiteboard-phone");
@@ -155,6 +162,10 @@ fn a_wrong_token_a_full_board_and_what_is_refused_are_told_in_a_sentence() {
     let mut browser = Browser::start(&places[0]);
     browser.go(page);
     wait_for(&mut browser, &says("no token"));
+    let old = "if (location.search === '?old') delete window.WebTransport;";
+    browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": old }));
+    browser.go(&format!("{page}?old"));
+    wait_for(&mut browser, &says("This browser has no WebTransport"));
     browser.go("about:blank");
     browser.go(&format!("{page}#token=wrong"));
     wait_for(&mut browser, &says("The token of the link is wrong"));
