@@ -1,6 +1,7 @@
-"""Makes the pictures of the page, from the meadow of `examples/image`: three with restart markers, one progressive.
+"""Makes the pictures of the page, from the meadow of `examples/image`.
 
-From the root of the repository: `python -m examples.page.make_pictures`.
+Three have restart markers, one is progressive. From the root of the repository:
+`python -m examples.page.make_pictures`.
 """
 
 from pathlib import Path

@@ -79,6 +79,7 @@ let sent = 0;
 let found = 0;
 let mark = 0;
 let send = () => {};
+let leave = () => {};
 let isStale = true;
 
 function draw(object) {
@@ -104,6 +105,10 @@ const on = {
     sent = Math.max(sent, units);
     setPath(impairment);
     put("participants", participants === 1 ? "You are alone here." : `${participants} participants.`);
+  },
+  broken({ why }) {
+    put("message", why);
+    leave();
   },
   refused({ why }) {
     put("message", `Refused: ${why}`);
@@ -170,8 +175,9 @@ itself.addEventListener("click", () => {
 setInterval(showFigures, 250);
 addEventListener("resize", () => { isStale = true; });
 
-visit("/board", (sender) => {
+visit("/board", (sender, leaver) => {
   send = sender;
+  leave = leaver;
   sent = 0;
   for (const lane of all) lane.begin();
 }, (message) => {

@@ -8,7 +8,7 @@ const PIECE_MS = 120;
 const LINE = 5;
 const LETTERS = 28;
 // Objects that are drawn by itself: one each so many milliseconds.
-export const ITSELF_MS = 50;
+export const ITSELF_MS = 100;
 
 const within = (value, most) => Math.min(most, Math.max(0, Math.round(value)));
 

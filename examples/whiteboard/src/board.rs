@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::object::{Bounds, Object};
 
-/// Maximum units of a board.
-pub const MAX_ENTRIES: usize = 4_096;
+/// Maximum units of a board. The sets of what is painted before each then have 17 MB.
+pub const MAX_ENTRIES: usize = 16_384;
 
 /// Maximum bytes of a board's units.
 pub const MAX_BYTES: usize = 4 << 20;

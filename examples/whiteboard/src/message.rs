@@ -102,6 +102,11 @@ pub enum Told {
         /// How the path is impaired.
         impairment: Impairment,
     },
+    /// A lane is lost: who comes again gets a new one.
+    Broken {
+        /// Why.
+        why: String,
+    },
     /// A message was refused.
     Refused {
         /// Why.

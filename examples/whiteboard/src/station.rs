@@ -34,7 +34,7 @@ impl Station<'_> {
             Ok(line) => line,
             Err(error) => {
                 let why = format!("no connection over this path ({}): {error}", self.name());
-                self.to.try_send(Told::Refused { why }.to_bytes());
+                self.to.try_send(Told::Broken { why }.to_bytes());
                 return;
             }
         };
@@ -85,11 +85,16 @@ impl Station<'_> {
                         return;
                     }
                 }
-                Some(Ok(None)) => return,
+                // The sender has failed.
+                Some(Ok(None)) => {
+                    let why = format!("the flow over the path ({}) ended", self.name());
+                    self.to.try_send(Told::Broken { why }.to_bytes());
+                    return;
+                }
                 Some(Err(error)) => {
                     let why =
                         format!("the connection over the path ({}) broke: {error}", self.name());
-                    self.to.try_send(Told::Refused { why }.to_bytes());
+                    self.to.try_send(Told::Broken { why }.to_bytes());
                     return;
                 }
             }

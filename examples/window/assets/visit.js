@@ -43,7 +43,7 @@ class Messages {
   }
 }
 
-// One session, until it ends; `onOpen(send)` is called when it is open. Returns the code with which it was closed.
+// One session, until it ends; `onOpen(send, leave)` is called when it is open. Returns the code with which it was closed.
 async function session(path, token, onOpen, onMessage) {
   const transport = await connect(path, token);
   const ended = transport.closed.then((info) => info.closeCode ?? 0, (error) => error.streamErrorCode ?? 0);
@@ -53,7 +53,8 @@ async function session(path, token, onOpen, onMessage) {
     const writer = stream.writable.getWriter();
     // The server sees the stream with its first byte.
     await writer.write(framed({ do: "come" }));
-    onOpen((message) => writer.write(framed(message)).catch(() => {}));
+    const send = (message) => writer.write(framed(message)).catch(() => {});
+    onOpen(send, () => transport.close());
     const reader = stream.readable.getReader();
     const messages = new Messages(onMessage);
     for (;;) {
@@ -67,7 +68,7 @@ async function session(path, token, onOpen, onMessage) {
   return ended;
 }
 
-// Visits again and again, and says on the page what is the matter. `onOpen(send)` begins anew.
+// Visits again and again, and says on the page what is the matter. `onOpen(send, leave)` begins anew.
 export async function visit(path, onOpen, onMessage) {
   const say = (sentence) => {
     document.getElementById("message").textContent = sentence;
@@ -86,10 +87,10 @@ export async function visit(path, onOpen, onMessage) {
     let code = 0;
     try {
       say("Connecting …");
-      code = await session(path, token, (send) => {
+      code = await session(path, token, (send, leave) => {
         attempt = 0;
         say("");
-        onOpen(send);
+        onOpen(send, leave);
       }, onMessage);
     } catch {
       // The server is away, as after a session that was closed.
