@@ -74,6 +74,38 @@ fn a_stroke_drawn_with_the_pointer_comes_to_the_other_participant() {
 }
 
 #[test]
+fn a_slider_that_one_participant_moves_changes_the_path_of_all() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium"]) {
+        return;
+    }
+    let served = Served::start(PROGRAM, &[]);
+    let mut two = Two::come("board-slider", &served.link);
+    let [one, other] = &mut two.people;
+    let dot =
+        "ontempo.draw({ kind: 'rectangle', from: [10, 10], to: [20, 20], colour: '#000000' })";
+    one.value(dot);
+    wait_for(other, &shows(1));
+    one.value(
+        "(() => { const slider = document.getElementById('round_trip_ms'); slider.value = 1000;
+           for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind)); })()",
+    );
+    let output = "document.querySelector('output[for=round_trip_ms]').textContent === '1000 ms'";
+    wait_for(other, output);
+    // The relay looks for news ten times a second.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    one.value(dot);
+    for participant in [one, other] {
+        wait_for(participant, &shows(2));
+        let took = participant.value("Object.values(ontempo.lanes).map(lane => lane.times[1].ms)");
+        for lane in [0, 1] {
+            assert!(took[lane].as_f64() >= Some(500.0), "{took}");
+        }
+        assert_eq!(participant.errors(), [""; 0]);
+    }
+}
+
+#[test]
 fn both_boards_of_both_participants_end_with_the_same_objects_and_pixels() {
     let _alone = alone();
     if !ontempo_testing::require_programs(&["chromium"]) {
