@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Parser;
 use ontempo_web::{Site, SiteFile};
 use ontempo_web_page::{Page, Picture, Visits};
-use ontempo_window::{Arguments, FILES, Impairment, serve};
+use ontempo_window::{Arguments, FILES, Impairment, Trouble, run, serve};
 
 /// A web page whose pictures arrive piece by piece, shown twice: in order and in any order, over a path that loses
 /// and delays packets. Open the link that is printed in a browser.
@@ -69,23 +70,13 @@ fn pictures(paths: &[PathBuf]) -> Result<Vec<Picture>, String> {
     Ok(own.collect())
 }
 
-fn main() -> std::process::ExitCode {
-    match run() {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            std::process::ExitCode::from(2)
-        }
-    }
-}
-
-fn run() -> Result<(), String> {
+fn main() -> ExitCode {
     let Options { arguments, picture } = Options::parse();
-    let page = Page::new(TITLE, TEXT, &pictures(&picture)?).map_err(|error| error.to_string())?;
-    let visits = Visits::new(page, Impairment::default()).map_err(|error| error.to_string())?;
-    let _server = serve(&arguments, site(), move |visit| visits.visit(visit))
-        .map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
-    loop {
-        std::thread::park();
-    }
+    run(|| {
+        let pictures = pictures(&picture).map_err(Trouble::Input)?;
+        let page =
+            Page::new(TITLE, TEXT, &pictures).map_err(|error| Trouble::Input(error.to_string()))?;
+        let visits = Visits::new(page, Impairment::default())?;
+        serve(&arguments, site(), move |visit| visits.visit(visit))
+    })
 }

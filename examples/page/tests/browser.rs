@@ -121,3 +121,22 @@ fn a_wrong_token_and_what_is_refused_are_told_in_a_sentence() {
     wait_for(&mut browser, &says("is being loaded"));
     assert_eq!(browser.errors(), [""; 0]);
 }
+
+#[test]
+fn what_cannot_be_served_is_an_error_that_names_the_option() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let fails = |arguments: &[&str], code: i32, words: &str| {
+        let output = std::process::Command::new(PROGRAM).args(arguments).output().expect("it ran");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(code) && said.contains(words),
+            "{arguments:?}: {said}"
+        );
+    };
+    fails(&["--listen", &taken], 3, &format!("--listen {taken}: "));
+    fails(&["--picture", "nothing.jpg"], 2, "--picture nothing.jpg: ");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    fails(&["--picture", manifest], 2, "no JPEG");
+    fails(&["--visitors", "0"], 2, "--visitors");
+}

@@ -1,11 +1,11 @@
 //! A whiteboard that several people share; see README.md.
 
-use std::sync::Arc;
+use std::process::ExitCode;
 
 use clap::Parser;
 use ontempo_web::{Site, SiteFile};
 use ontempo_whiteboard::Room;
-use ontempo_window::{Arguments, FILES, Impairment, serve};
+use ontempo_window::{Arguments, FILES, Impairment, run, serve};
 
 /// A whiteboard that several people share, shown twice: in order and in partial order, over a path that loses and
 /// delays packets. Open the link that is printed in two browsers.
@@ -26,13 +26,10 @@ fn site() -> Site {
     Site { files: [&own[..], &FILES].concat(), sessions: "/board" }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
     let Options { arguments } = Options::parse();
-    let room = Arc::new(Room::new(Impairment::default())?);
-    let visited = Arc::clone(&room);
-    let _server = serve(&arguments, site(), move |visit| visited.visit(visit))
-        .map_err(|error| format!("--listen {}: {error}", arguments.listen))?;
-    loop {
-        std::thread::park();
-    }
+    run(|| {
+        let room = Room::new(Impairment::default())?;
+        serve(&arguments, site(), move |visit| room.visit(visit))
+    })
 }

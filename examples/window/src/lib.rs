@@ -11,4 +11,4 @@ mod serving;
 
 pub use impairment::Impairment;
 pub use lane::{Lane, LaneError, Line};
-pub use serving::{Arguments, FILES, serve};
+pub use serving::{Arguments, FILES, Trouble, run, serve};

@@ -1,9 +1,12 @@
 //! The program around a page.
 
 use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
 
 use ontempo_session::{own_host, random_token};
-use ontempo_web::{CONNECT, ServerError, Site, SiteFile, SiteOptions, SiteServer, Visit};
+use ontempo_web::{CONNECT, Site, SiteFile, SiteOptions, SiteServer, Visit};
+
+use crate::lane::LaneError;
 
 /// Scripts and styles that both pages have beside their own.
 pub const FILES: [SiteFile; 4] = [
@@ -25,7 +28,35 @@ pub struct Arguments {
     pub visitors: u8,
 }
 
-/// Serves a page, prints its link, and gives each visitor with the link to `visit`, until the program is ended.
+/// Why a program ends.
+#[derive(Debug)]
+pub enum Trouble {
+    /// An option is wrong.
+    Input(String),
+    /// The system has no sockets, or the address is in use.
+    Environment(String),
+}
+
+impl From<LaneError> for Trouble {
+    fn from(error: LaneError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+/// Runs a program: what `start` starts, until it is ended from outside. Errors have the exit codes of `ontempo`.
+pub fn run(start: impl FnOnce() -> Result<SiteServer, Trouble>) -> ExitCode {
+    let (code, sentence) = match start() {
+        Ok(_server) => loop {
+            std::thread::park();
+        },
+        Err(Trouble::Input(sentence)) => (2, sentence),
+        Err(Trouble::Environment(sentence)) => (3, sentence),
+    };
+    eprintln!("{sentence}");
+    ExitCode::from(code)
+}
+
+/// Serves a page until the server is dropped, prints its link, and gives each visitor with the link to `visit`.
 ///
 /// # Errors
 /// If the address is in use.
@@ -33,17 +64,21 @@ pub fn serve(
     arguments: &Arguments,
     site: Site,
     visit: impl Fn(Visit) + Send + Sync + 'static,
-) -> Result<SiteServer, ServerError> {
-    let (host, token) = (own_host(), random_token()?);
+) -> Result<SiteServer, Trouble> {
+    let at = arguments.listen;
+    let cannot =
+        |error: &dyn std::fmt::Display| Trouble::Environment(format!("--listen {at}: {error}"));
+    let (host, token) = (own_host(), random_token().map_err(|error| cannot(&error))?);
     let options = SiteOptions {
-        at: arguments.listen,
+        at,
         certificate: None,
         names: vec!["localhost".to_owned(), host.clone()],
         token: Some(token.clone()),
         allowed_origins: Vec::new(),
         site,
     };
-    let server = SiteServer::start(options, usize::from(arguments.visitors), visit)?;
+    let server = SiteServer::start(options, usize::from(arguments.visitors), visit);
+    let server = server.map_err(|error| cannot(&error))?;
     let local = server.local();
     let host = match local.ip() {
         IpAddr::V4(ip) if !ip.is_unspecified() => ip.to_string(),
