@@ -162,6 +162,13 @@ fn both_boards_of_both_participants_end_with_the_same_objects_and_pixels() {
            context.fillRect(0, 0, 800, 500); return ontempo.hashOf(blank); })()",
     );
     assert_ne!(seen[0], blank);
+    for participant in &mut two.people {
+        // Its figures are those of all.
+        wait_for(
+            participant,
+            "document.getElementById('partial-order-under-way').textContent === '0'",
+        );
+    }
     look(&mut two.people[0], "whiteboard");
     // Who comes later finds the same.
     let (place, units) = (Place::new("board-late"), units);
@@ -207,6 +214,8 @@ fn a_wrong_token_a_full_board_and_what_is_refused_are_told_in_a_sentence() {
     let mut second = Browser::start(&places[1]);
     second.go(&served.link);
     wait_for(&mut second, &says("no place left"));
+    // It would take the place when the first comes again.
+    second.go("about:blank");
     for (message, field) in [
         (
             "{ do: 'draw', mark: 1, object: { kind: 'stroke', points: [[900, 1]], width: 4, colour: '#000000' } }",
