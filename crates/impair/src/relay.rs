@@ -222,6 +222,8 @@ pub struct Relay {
     listen: UdpSocket,
     clients: Clients,
     path: Path,
+    /// The path before it, as long as datagrams are on it.
+    before: Option<Path>,
     /// Changes of the path's address that were made.
     changes: usize,
     epoch: Instant,
@@ -249,7 +251,7 @@ impl Relay {
             counts: ClientCounts::default(),
         };
         let (epoch, late) = (Instant::now(), Histogram::default());
-        Ok(Self { listen, clients, path, changes: 0, epoch, late })
+        Ok(Self { listen, clients, path, before: None, changes: 0, epoch, late })
     }
 
     /// Runs until `stop` is true, which is asked ten times a second or more; `progress` gets the
@@ -277,6 +279,13 @@ impl Relay {
             self.read(&ready, &mut buffer)?;
         }
         Ok(self.report())
+    }
+
+    /// What enters from now on takes another path, which counts and changes the address anew. What is on the one before
+    /// arrives by it, unless there is a third by then. For between two calls of [`run`](Self::run).
+    pub fn replace_path(&mut self, path: Path) {
+        self.before = Some(std::mem::replace(&mut self.path, path));
+        self.changes = 0;
     }
 
     /// The counters so far.
@@ -314,7 +323,7 @@ impl Relay {
         let now = self.now();
         let (epoch, listen, clients, late) =
             (self.epoch, &self.listen, &self.clients, &mut self.late);
-        self.path.advance(now, &mut |delivery: Delivery<'_>| {
+        let mut deliver = |delivery: Delivery<'_>| {
             let client = clients.get(delivery.client).ok_or(Undelivered::Gone)?;
             let sent = match delivery.way {
                 Way::Forward => client.send(delivery.entered, delivery.bytes),
@@ -326,14 +335,22 @@ impl Relay {
             let nanos = epoch.elapsed().as_nanos() as u64;
             late.add(Time::from_nanos(nanos.max(delivery.due.as_nanos())).since(delivery.due));
             sent.map(|_| ()).map_err(|_| Undelivered::Unsent)
-        });
+        };
+        if let Some(before) = &mut self.before {
+            before.advance(now, &mut deliver);
+            if before.next() == Time::NEVER {
+                self.before = None;
+            }
+        }
+        self.path.advance(now, &mut deliver);
     }
 
     /// Waits until a socket is readable or something is due; the places of readable clients, and
     /// `None` for the listening socket.
     fn wait(&self) -> io::Result<Vec<Option<usize>>> {
         let change = self.path.address_changes().get(self.changes).copied();
-        let next = self.path.next().min(change.unwrap_or(Time::NEVER));
+        let before = self.before.as_ref().map_or(Time::NEVER, Path::next);
+        let next = self.path.next().min(before).min(change.unwrap_or(Time::NEVER));
         let now = self.now();
         let sleep = if next <= now { Duration::ZERO } else { next.since(now) }.min(MAX_SLEEP);
         let sleep = std::time::Duration::from_nanos(sleep.as_nanos());

@@ -1,5 +1,7 @@
 // The connection to the receiver: its messages, and how it ends.
 
+import { connect } from "./connect.js";
+
 // Bytes of a message's header; docs/browser.md has its fields.
 const HEADER = 40;
 // More than any picture has.
@@ -68,15 +70,7 @@ async function readAll(stream) {
 // Connects, and calls `onMessage(message, arrivedMs)` for each message until the session ends; the result says how:
 // `{ opened, code }`.
 export async function watch(token, onMessage) {
-  const answer = await fetch("config.json", { cache: "no-store" });
-  const { certificate_sha256: hash } = await answer.json();
-  const options = { congestionControl: "low-latency" };
-  if (hash) {
-    const value = Uint8Array.from(atob(hash), (letter) => letter.charCodeAt(0));
-    options.serverCertificateHashes = [{ algorithm: "sha-256", value }];
-  }
-  const url = `https://${location.host}/watch?token=${encodeURIComponent(token)}`;
-  const transport = new WebTransport(url, options);
+  const transport = await connect("/watch", token);
   const ended = transport.closed.then((info) => info.closeCode ?? 0, (error) => error.streamErrorCode ?? 0);
   // What a session that never opened says is that of `ready`.
   await transport.ready;

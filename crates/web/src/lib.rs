@@ -5,6 +5,9 @@
 //! whole pictures are left out where the session is too slow. The page, its script and its style are in the
 //! program; they decode with WebCodecs and draw each picture at its time.
 //!
+//! A [`SiteServer`] serves other pages in the same way: who has the link of one has a [`Visit`], with messages both ways. The
+//! examples `whiteboard` and `page` are such.
+//!
 //! WebTransport, HTTP and TLS are libraries' (`web-transport-noq`, `hyper`, `rustls`). They run in a thread of
 //! their own, and hold nothing of the thread that receives.
 
@@ -15,7 +18,13 @@ mod pages;
 mod queue;
 mod server;
 mod sessions;
+mod site;
+mod viewers;
+mod visit;
 
 pub use certificate::{Certificate, CertificateError};
 pub use hub::{Feed, StreamTiming};
-pub use server::{Server, ServerError, ServerOptions};
+pub use server::{ServerError, SiteOptions, SiteServer};
+pub use site::{CONNECT, Site, SiteFile};
+pub use viewers::{Server, ServerOptions};
+pub use visit::{MAX_MESSAGE, Visit, VisitSender};

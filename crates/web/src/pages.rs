@@ -1,4 +1,4 @@
-//! The page over HTTP: four files, of which one says how to reach the stream.
+//! The page over HTTP: its files, and one that says how to reach its sessions.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -20,15 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::hub::lock;
-
-const HTML: &str = include_str!("../assets/index.html");
-const SCRIPTS: [(&str, &str); 4] = [
-    ("/page.js", include_str!("../assets/page.js")),
-    ("/session.js", include_str!("../assets/session.js")),
-    ("/playout.js", include_str!("../assets/playout.js")),
-    ("/sound.js", include_str!("../assets/sound.js")),
-];
-const STYLE: &str = include_str!("../assets/page.css");
+use crate::site::Site;
 
 /// Connections at a time; a newcomer beyond it is closed.
 const MAX_CONNECTIONS: usize = 128;
@@ -49,6 +41,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 
 /// What the pages say.
 pub(crate) struct Pages {
+    pub(crate) site: Site,
     /// SHA-256 of the certificate, if browsers do not know its issuer.
     pub(crate) hash: Mutex<Option<String>>,
     /// Hosts that requests may name beside addresses and `localhost`; `None`: any, since the certificate has the names.
@@ -81,19 +74,14 @@ impl Pages {
             return sentence_with(StatusCode::METHOD_NOT_ALLOWED, "only GET is known here\n");
         }
         let path = request.uri().path();
-        let (kind, body) = match path {
-            "/" => ("text/html; charset=utf-8", Bytes::from_static(HTML.as_bytes())),
-            "/page.css" => ("text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes())),
-            "/config.json" => {
-                let config = json!({ "certificate_sha256": *lock(&self.hash) });
-                ("application/json", Bytes::from(config.to_string()))
-            }
-            path => match SCRIPTS.iter().find(|(name, _)| *name == path) {
-                Some((_, text)) => {
-                    ("text/javascript; charset=utf-8", Bytes::from_static(text.as_bytes()))
-                }
-                None => return sentence_with(StatusCode::NOT_FOUND, "nothing is here\n"),
-            },
+        let (kind, body) = if path == "/config.json" {
+            let config = json!({ "certificate_sha256": *lock(&self.hash) });
+            ("application/json", Bytes::from(config.to_string()))
+        } else {
+            let Some(file) = self.site.files.iter().find(|file| file.path == path) else {
+                return sentence_with(StatusCode::NOT_FOUND, "nothing is here\n");
+            };
+            (file.kind, Bytes::from_static(file.body))
         };
         let mut response = Response::new(Full::new(body));
         let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! The thread that serves viewers.
+//! The thread that serves a page and its sessions.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -13,28 +13,30 @@ use web_transport_noq::noq::crypto::rustls::QuicServerConfig;
 use web_transport_noq::noq::{self, EndpointConfig, TokioRuntime};
 
 use crate::certificate::{Certificate, CertificateError, RENEWAL};
-use crate::hub::{Feed, Hub, lock};
+use crate::hub::lock;
 use crate::pages::{self, Pages};
-use crate::sessions::{self, Admission, code, transport};
+use crate::sessions::{self, Admission, Sessions, code, transport};
+use crate::site::Site;
+use crate::visit::{Visit, Visits};
 
 /// How often a port is looked for that both UDP and TCP have free.
 const ATTEMPTS: usize = 20;
 
-/// Options of a [`Server`].
+/// Options of a [`SiteServer`].
 #[derive(Debug)]
-pub struct ServerOptions {
+pub struct SiteOptions {
     /// Where to listen, with UDP and TCP; with port 0 the system chooses one.
     pub at: SocketAddr,
     /// The certificate; `None`: one is made, and anew each week.
     pub certificate: Option<Certificate>,
     /// Names of this host for the certificate that is made, which requests may name.
     pub names: Vec<String>,
-    /// What viewers must present; `None`: anyone may watch.
+    /// What visitors must present; `None`: anyone may come.
     pub token: Option<String>,
     /// Origins whose pages may connect, beside the page served here: `https://example.org`.
     pub allowed_origins: Vec<String>,
-    /// Viewers at a time.
-    pub viewers: usize,
+    /// The page.
+    pub site: Site,
 }
 
 /// Why there is no server.
@@ -69,21 +71,33 @@ impl From<CertificateError> for ServerError {
     }
 }
 
-/// Serves the page and its viewers from a thread, until it is dropped.
-pub struct Server {
-    hub: Arc<Hub>,
+/// Serves a page and its sessions from a thread, until it is dropped.
+#[derive(Debug)]
+pub struct SiteServer {
     local: SocketAddr,
     is_plain: bool,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
-    /// Listens and starts the thread.
+impl SiteServer {
+    /// Listens and starts the thread. Each visitor whose token is right is given to `visit`, with a thread of its own,
+    /// as long as there are not more than `places` of them.
     ///
     /// # Errors
     /// If the address is in use, or the certificate cannot be used.
-    pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
+    pub fn start(
+        options: SiteOptions,
+        places: usize,
+        visit: impl Fn(Visit) + Send + Sync + 'static,
+    ) -> Result<Self, ServerError> {
+        Self::start_with(options, Arc::new(Visits::new(places, visit)))
+    }
+
+    pub(crate) fn start_with(
+        options: SiteOptions,
+        sessions: Arc<dyn Sessions>,
+    ) -> Result<Self, ServerError> {
         let (udp, tcp) = sockets(options.at)?;
         let local = udp.local_addr()?;
         // A page over plain HTTP may use WebTransport and WebCodecs only at the loopback.
@@ -92,7 +106,6 @@ impl Server {
             Some(certificate) => certificate,
             None => Certificate::make(&options.names)?,
         };
-        let hub = Arc::new(Hub::new(options.viewers));
         let hosts = certificate.hash().is_some().then(|| {
             let of_origin = |origin: &String| {
                 let host = origin.split_once("://").map_or(origin.as_str(), |(_, host)| host);
@@ -101,10 +114,11 @@ impl Server {
             let of_origins = options.allowed_origins.iter().map(of_origin);
             options.names.iter().cloned().chain(of_origins).collect()
         });
-        let pages = Arc::new(Pages { hash: Mutex::new(certificate.hash()), hosts });
+        let site = options.site;
+        let pages = Arc::new(Pages { site, hash: Mutex::new(certificate.hash()), hosts });
         let admission = Admission::new(options.token.as_deref(), options.allowed_origins);
         let serving = Serving {
-            hub: Arc::clone(&hub),
+            sessions,
             pages,
             admission: Arc::new(admission),
             quic: quic_config(&certificate)?,
@@ -116,14 +130,14 @@ impl Server {
         };
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name("viewers".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("visitors".to_owned()).spawn(move || {
             run(serving, udp, tcp, stopped, &tell);
         })?;
-        let server = Self { hub, local, is_plain, stop: Some(stop), thread: Some(thread) };
+        let server = Self { local, is_plain, stop: Some(stop), thread: Some(thread) };
         match told.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(io::Error::other("the thread of the viewers ended").into()),
+            Err(_) => Err(io::Error::other("the thread of the page ended").into()),
         }
     }
 
@@ -136,19 +150,9 @@ impl Server {
     pub fn scheme(&self) -> &'static str {
         if self.is_plain { "http" } else { "https" }
     }
-
-    /// Takes the stream for all viewers.
-    pub fn feed(&self) -> Feed {
-        Feed::new(Arc::clone(&self.hub))
-    }
-
-    /// Viewers at this moment.
-    pub fn viewers(&self) -> usize {
-        self.hub.viewers()
-    }
 }
 
-impl Drop for Server {
+impl Drop for SiteServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -159,7 +163,7 @@ impl Drop for Server {
 
 /// What the thread serves.
 struct Serving {
-    hub: Arc<Hub>,
+    sessions: Arc<dyn Sessions>,
     pages: Arc<Pages>,
     admission: Arc<Admission>,
     quic: noq::ServerConfig,
@@ -230,7 +234,8 @@ fn run(
         let pages = pages::serve(listener, serving.tls.clone(), Arc::clone(&serving.pages));
         let sessions = sessions::serve(
             endpoint.clone(),
-            Arc::clone(&serving.hub),
+            serving.pages.site.sessions,
+            Arc::clone(&serving.sessions),
             Arc::clone(&serving.admission),
         );
         tokio::select! {
@@ -239,7 +244,7 @@ fn run(
             () = renew(&serving, &endpoint) => {}
             _ = stopped => {}
         }
-        endpoint.close(noq::VarInt::from_u32(code::ENDING), b"the receiver ends");
+        endpoint.close(noq::VarInt::from_u32(code::ENDING), b"the server ends");
         let _ =
             tokio::time::timeout(std::time::Duration::from_millis(200), endpoint.wait_idle()).await;
     });

@@ -1,5 +1,6 @@
-//! WebTransport sessions: who may watch, and what is sent.
+//! WebTransport sessions: who may come, and what a viewer is sent.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// A viewer that reads nothing for this long is gone.
 const IDLE: u32 = 10_000;
 
-/// Limits of a connection: a viewer sends nothing but its request.
+/// Limits of a connection: a viewer sends nothing but its request, a visitor small messages.
 pub(crate) fn transport() -> noq::TransportConfig {
     let mut transport = noq::TransportConfig::default();
     transport
@@ -97,8 +98,19 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     digits
 }
 
-/// Takes sessions until the endpoint is closed.
-pub(crate) async fn serve(endpoint: noq::Endpoint, hub: Arc<Hub>, admission: Arc<Admission>) {
+/// What is done in the sessions of those whose token is right.
+pub(crate) trait Sessions: Send + Sync + 'static {
+    /// Serves one until it ends, or until no more is to be done.
+    fn serve<'a>(&'a self, session: &'a Session) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+}
+
+/// Takes sessions at `path` until the endpoint is closed.
+pub(crate) async fn serve(
+    endpoint: noq::Endpoint,
+    path: &'static str,
+    sessions: Arc<dyn Sessions>,
+    admission: Arc<Admission>,
+) {
     let places = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     while let Some(incoming) = endpoint.accept().await {
         // An address that is forged is not answered with a certificate.
@@ -110,12 +122,14 @@ pub(crate) async fn serve(endpoint: noq::Endpoint, hub: Arc<Hub>, admission: Arc
             incoming.refuse();
             continue;
         };
-        let (hub, admission) = (Arc::clone(&hub), Arc::clone(&admission));
+        let (sessions, admission) = (Arc::clone(&sessions), Arc::clone(&admission));
         tokio::spawn(async move {
             let request = timeout(HANDSHAKE, request(incoming)).await;
             drop(place);
-            if let Ok(Some(request)) = request {
-                watch(request, &hub, &admission).await;
+            if let Ok(Some(request)) = request
+                && let Some(session) = admit(request, path, &admission).await
+            {
+                sessions.serve(&session).await;
             }
         });
     }
@@ -126,24 +140,36 @@ async fn request(incoming: noq::Incoming) -> Option<Request> {
     Request::accept(connection).await.ok()
 }
 
-/// Answers a request, and serves the viewer until it goes.
-async fn watch(request: Request, hub: &Arc<Hub>, admission: &Admission) {
+/// Answers a request; the session, if it may come in.
+async fn admit(request: Request, path: &str, admission: &Admission) -> Option<Session> {
     let origin = request.headers.get("origin").map(|value| value.to_str().unwrap_or("?"));
     let authority = authority(request.url.as_str());
-    if !admission.allows(origin, &authority) || request.url.path() != "/watch" {
+    if !admission.allows(origin, &authority) || request.url.path() != path {
         let _ = timeout(HANDSHAKE, request.reject(http_status(403))).await;
-        return;
+        return None;
     }
     let token = request.url.query_pairs().find(|(name, _)| name == "token");
     let is_admitted = admission.admits(&token.map(|(_, token)| token).unwrap_or_default());
-    let Ok(Ok(session)) = timeout(HANDSHAKE, request.ok()).await else { return };
+    let session = timeout(HANDSHAKE, request.ok()).await.ok()?.ok()?;
     // A browser tells its page nothing of a refused request, but the code of a closed session.
     if !is_admitted {
         close(&session, code::WRONG_TOKEN, "wrong token").await;
-        return;
+        return None;
     }
+    Some(session)
+}
+
+/// The viewers of a stream.
+impl Sessions for Arc<Hub> {
+    fn serve<'a>(&'a self, session: &'a Session) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(watch(session, self))
+    }
+}
+
+/// Serves a viewer until it goes.
+async fn watch(session: &Session, hub: &Hub) {
     let Some(viewer) = hub.join() else {
-        close(&session, code::FULL, "no place").await;
+        close(session, code::FULL, "no place").await;
         return;
     };
     let under_way = Arc::new(Semaphore::new(MAX_UNDER_WAY));
@@ -155,13 +181,13 @@ async fn watch(request: Request, hub: &Arc<Hub>, admission: &Admission) {
             _ = ticks.tick() => {
                 let time = json!({ "event": "time", "left_out": viewer.dropped() });
                 let time = document(&time.to_string(), hub.now());
-                send(&session, hub, None, time, &under_way).await
+                send(session, hub, None, time, &under_way).await
             }
             message = viewer.next(hub) => match message {
-                Message::Document(bytes) => send(&session, hub, None, bytes, &under_way).await,
+                Message::Document(bytes) => send(session, hub, None, bytes, &under_way).await,
                 Message::Frame(frame, place) => {
                     let head = header(&frame, place, hub.now());
-                    send(&session, hub, Some((&frame, head)), frame.bytes.clone(), &under_way).await
+                    send(session, hub, Some((&frame, head)), frame.bytes.clone(), &under_way).await
                 }
             },
         };
@@ -172,7 +198,7 @@ async fn watch(request: Request, hub: &Arc<Hub>, admission: &Admission) {
     hub.leave(&viewer);
 }
 
-async fn close(session: &Session, code: u32, reason: &str) {
+pub(crate) async fn close(session: &Session, code: u32, reason: &str) {
     session.close(code, reason.as_bytes());
     let _ = timeout(HANDSHAKE, session.closed()).await;
 }

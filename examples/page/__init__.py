@@ -1,0 +1,1 @@
+"""The pictures of the example `page`; the example itself is in Rust."""
