@@ -172,7 +172,7 @@ impl Flows {
         let place = local.to_string();
         let relay = FlowReport { id: 0, role: FlowRole::Relay, place, ..FlowReport::default() };
         let published = Published::start(vec![relay.clone()]);
-        Self { relay, meter: Meter::new(), streams: BTreeMap::new(), next: 1, published }
+        Self { relay, meter: Meter::new(), streams: BTreeMap::new(), next: 0, published }
     }
 
     fn publish(&mut self, all: &RelayStatistics) {
