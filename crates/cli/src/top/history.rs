@@ -6,8 +6,9 @@ use std::time::{Duration as Wall, Instant};
 /// How far back it goes.
 pub(super) const SPAN: Wall = Wall::from_secs(60);
 
-/// Maximum rates of a row: four a second.
+/// Maximum rates of a row: four a second. Of looks that are more frequent the last one counts.
 const MAX_RATES: usize = 240;
+const STEP: Wall = Wall::from_millis(250);
 
 /// Maximum rows whose rates are kept.
 const MAX_ROWS: usize = 20_000;
@@ -34,7 +35,10 @@ impl Histories {
         let mut before = std::mem::take(&mut self.of);
         for (key, rate) in rates.into_iter().take(MAX_ROWS) {
             let mut rates = before.remove(&key).unwrap_or_default();
-            rates.push_back((now, rate));
+            match rates.back_mut() {
+                Some((at, last)) if now.saturating_duration_since(*at) < STEP => *last = rate,
+                _ => rates.push_back((now, rate)),
+            }
             let is_old = |at: &Instant| now.saturating_duration_since(*at) >= SPAN;
             while rates.len() > MAX_RATES || rates.front().is_some_and(|(at, _)| is_old(at)) {
                 rates.pop_front();
@@ -105,7 +109,7 @@ mod tests {
     fn memory_of_a_row_is_bounded_however_often_it_is_looked_at() {
         let start = Instant::now();
         let mut histories = Histories::default();
-        for step in 0..5_000 {
+        for step in 0..80_000 {
             let now = start + Wall::from_millis(step);
             histories.add(now, vec![(Key::Socket(1), 0.0)]);
         }
