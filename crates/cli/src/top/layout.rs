@@ -8,9 +8,9 @@ use super::sections::{Cell, Column, Row, Section};
 /// Columns between two figures.
 const GAP: usize = 2;
 /// A name has as many at least.
-const NAME: usize = 16;
+const NAME: usize = 22;
 /// A sparkline has as many, at least and at most: one for each second.
-const BARS: (usize, usize) = (8, 60);
+const BARS: (usize, usize) = (11, 60);
 
 /// What a part of a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -287,6 +287,7 @@ fn relay(one: &CollectedFlow) -> Row {
         FlowRole::Stream => format!("{STREAM} {}", printable(&flow.name)),
         _ => name(flow, ""),
     };
+    let is_stream = flow.role == FlowRole::Stream;
     let worst = flow.viewers.and_then(|viewers| viewers.worst_bad_share);
     Row {
         name,
@@ -296,9 +297,9 @@ fn relay(one: &CollectedFlow) -> Row {
             megabits(flow.output_bps),
             or_dash(flow.viewers.map(|viewers| plain(viewers.count.to_string()))),
             share(worst),
-            bad(flow.late_units),
+            or_dash(is_stream.then(|| bad(flow.late_units))),
             bad(flow.dropped_units),
-            plain(flow.units.to_string()),
+            or_dash(is_stream.then(|| plain(flow.units.to_string()))),
         ],
         order: order(one, flow.output_bps.unwrap_or(flow.input_bps), worst),
     }
