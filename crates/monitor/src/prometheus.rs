@@ -62,6 +62,11 @@ impl Page {
         Ok(Self { plain: plain(&open_metrics).into(), open_metrics: open_metrics.into() })
     }
 
+    /// Its text in both formats: OpenMetrics, and the older one.
+    pub fn texts(&self) -> [&str; 2] {
+        [&self.open_metrics, &self.plain]
+    }
+
     /// Whether there are other copies of it.
     fn is_shared(&self) -> bool {
         Arc::strong_count(&self.open_metrics) > 1 || Arc::strong_count(&self.plain) > 1
