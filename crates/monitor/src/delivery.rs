@@ -177,8 +177,8 @@ pub struct ViewersReport {
     pub dropped_units: u64,
 }
 
-/// Delays of units: from their arrival at the sender's program to their complete arrival here. The
-/// receiver gives them out later, at their time.
+/// Delays of units: from their entry into the sender's send queue, or a relay's, to their complete
+/// arrival here. The receiver gives them out later, at their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayReport {
     /// How many were at most as long as each of [`DELAY_BOUNDS_S`], and how many there are.

@@ -32,8 +32,8 @@ pub struct Flowing {
     pub delays: Delays,
 }
 
-/// Delays of a receiver's units, of all its streams: from their arrival at the sender's program to
-/// their complete arrival here, before they wait for their time. Over several paths each counts once.
+/// Delays of a receiver's units, of all its streams: from their entry into the sender's send queue, or
+/// a relay's, to their complete arrival here, before they wait for their time. Over several paths each counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// Units in each bucket: longer than the bound before it, at most as long as its own.

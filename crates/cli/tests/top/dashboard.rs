@@ -104,6 +104,23 @@ fn a_real_prometheus_answers_every_query_of_the_dashboard() {
     let mut exporting = Killed(delivering.place.spawn(&words));
     let exporter = prometheus::address_of(&mut exporting);
     let server = Prometheus::start(&delivering.place.0, &exporter);
+    // Of the same package.
+    if require_programs(&["promtool"]) {
+        let page = prometheus::page(&exporter, "*/*");
+        let mut promtool = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut to = promtool.stdin.take().expect("its input");
+        to.write_all(page.as_bytes()).expect("it reads");
+        drop(to);
+        let checked = promtool.wait_with_output().expect("it ends");
+        let said = [checked.stdout, checked.stderr].concat();
+        assert!(checked.status.success(), "{}\n{page}", String::from_utf8_lossy(&said));
+    }
     let queries = queries();
     assert!(queries.len() >= 20, "{}", queries.len());
     for (title, query) in &queries {

@@ -209,7 +209,7 @@ impl Collector for Flows {
         let delays =
             self.flows.iter().filter_map(|one| Some((labels(one), Histogram(one.flow.delays?))));
         let help =
-            "From a unit's arrival at the sender's program to its complete arrival at the receiver";
+            "From a unit's entry into the send queue to its complete arrival at the receiver";
         family(&mut encoder, ("unit_delay", help, &Some(Unit::Seconds)), delays)?;
         if self.left_out > 0 {
             let left_out = ConstGauge::new(i64::try_from(self.left_out).unwrap_or(i64::MAX));
