@@ -18,7 +18,8 @@ use ontempo_monitor::mib::qos::{NOT_WRITABLE, notification};
 use ontempo_monitor::mib::{Objects, Oid, Value};
 use ontempo_monitor::prometheus::{Page, Pages};
 use ontempo_monitor::{
-    Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, HostFolder, http, make_host_folder,
+    Collected, CollectedFlow, Collector, FOLDER_VARIABLE, HOST_FOLDER, HostFolder, Skipped, http,
+    make_host_folder,
 };
 
 use self::daemon::Daemon;
@@ -103,7 +104,8 @@ fn pages(sockets: &Mutex<Sockets>, mut daemon: Daemon) -> impl FnMut() -> Result
         }
         pages.next(|| {
             let state = daemon.state();
-            let page = Page::of(&now, state.as_ref().map(Option::as_ref))?;
+            let flows = flows(sockets);
+            let page = Page::of(&now, &flows, state.as_ref().map(Option::as_ref))?;
             made = Some(now);
             Ok(page)
         })
@@ -131,6 +133,16 @@ impl Sockets {
     }
 }
 
+impl Sockets {
+    fn tell_of(&mut self, skipped: Vec<Skipped>) {
+        let now = Instant::now();
+        for one in skipped {
+            let lines = self.lines.lines(now, "reports", &one.to_string());
+            lines.iter().for_each(|line| write_stderr(line));
+        }
+    }
+}
+
 /// The sockets, collected at most `MAX_AGE` ago; the same `Arc` until collected again.
 fn current(sockets: &Mutex<Sockets>) -> Arc<Vec<Collected>> {
     // No code panics while it holds the lock.
@@ -139,14 +151,21 @@ fn current(sockets: &Mutex<Sockets>) -> Arc<Vec<Collected>> {
         let folders = folders(known.folder.as_ref());
         let (collected, skipped) = known.collector.collect(&folders);
         let now = Instant::now();
-        for one in skipped {
-            let lines = known.lines.lines(now, "reports", &one.to_string());
-            lines.iter().for_each(|line| write_stderr(line));
-        }
+        known.tell_of(skipped);
         known.collected = Arc::new(collected);
         known.collected_at = Some(now);
     }
     Arc::clone(&known.collected)
+}
+
+/// The flows of `send`, `receive` and `relay`, collected now: a page is made after new sockets are, at most
+/// every `MAX_AGE`.
+fn flows(sockets: &Mutex<Sockets>) -> Vec<CollectedFlow> {
+    let mut known = sockets.lock().unwrap_or_else(PoisonError::into_inner);
+    let folders = folders(known.folder.as_ref());
+    let (flows, skipped) = known.collector.collect_flows(&folders);
+    known.tell_of(skipped);
+    flows
 }
 
 /// Serves the master agent until stopped, and reconnects when the connection ends.

@@ -45,6 +45,7 @@ mod size;
 mod statistics;
 mod stored;
 mod summary;
+mod top;
 mod transports;
 mod wrap;
 
@@ -89,6 +90,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Show(arguments) => page::show(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Netvideo(arguments) => netvideo::netvideo(&arguments.command),
         Command::Tg(arguments) => netvideo::tg(&arguments.command),
         Command::Gateway(arguments) => gateway::gateway(&arguments),

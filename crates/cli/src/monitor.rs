@@ -1,6 +1,6 @@
 //! `ontempo monitor`: specification, delivery and reservation of this host's QoS sockets.
 
-mod document;
+pub(crate) mod document;
 mod keys;
 
 use std::io::IsTerminal;
@@ -120,7 +120,7 @@ pub(crate) fn reserved(reservation: Reservation, reason: &str) -> String {
     if reason.is_empty() { state.to_owned() } else { format!("{state}: {}", printable(reason)) }
 }
 
-fn violated(one: &Collected) -> String {
+pub(crate) fn violated(one: &Collected) -> String {
     let names: Vec<_> = one
         .socket
         .parameters

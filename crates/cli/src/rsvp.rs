@@ -223,7 +223,7 @@ fn flows_text(flows: &[Descriptor]) -> String {
     flows.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn service(flowspec: &FlowSpec) -> String {
+pub(crate) fn service(flowspec: &FlowSpec) -> String {
     let rate = kilobits(f64::from(flowspec.reserved_rate()) * 8.0);
     match flowspec {
         FlowSpec::ControlledLoad(_) => format!("controlled load, {rate}"),
@@ -231,7 +231,7 @@ fn service(flowspec: &FlowSpec) -> String {
     }
 }
 
-fn senders(filters: &[Sender]) -> String {
+pub(crate) fn senders(filters: &[Sender]) -> String {
     if filters.is_empty() {
         return "all senders".to_owned();
     }
@@ -242,7 +242,7 @@ fn from(sender: &Sender) -> String {
     SocketAddr::new(sender.address, sender.port).to_string()
 }
 
-fn to(session: &Session) -> String {
+pub(crate) fn to(session: &Session) -> String {
     let place = SocketAddr::new(session.destination, session.port);
     match session.protocol {
         17 => format!("udp {place}"),

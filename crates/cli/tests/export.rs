@@ -235,8 +235,8 @@ fn texts_of<'a>(name: &str, document: &'a Value) -> Vec<&'a str> {
     }
 }
 
-fn dashboard() -> Value {
-    let path = house().join("dashboards/ontempo-qos.json");
+fn dashboard(name: &str) -> Value {
+    let path = house().join(format!("dashboards/{name}.json"));
     let text = fs::read_to_string(path).expect("the dashboard");
     serde_json::from_str(&text).expect("JSON")
 }
@@ -247,7 +247,7 @@ fn the_dashboard_uses_exported_metrics_and_all_of_them_are_documented() {
     let samples: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
     let printed = metrics(&samples.join("\n"));
     assert!(printed.len() >= 12, "{printed:?}");
-    let dashboard = dashboard();
+    let dashboard = dashboard("ontempo-qos");
     let queries = [texts_of("expr", &dashboard), texts_of("query", &dashboard)].concat();
     let shown = metrics(&queries.join("\n"));
     let unknown: Vec<_> = shown.difference(&printed).collect();
@@ -293,8 +293,14 @@ fn what_dashboard_and_alerts_ask_of_the_rsvp_daemon_is_documented() {
 }
 
 #[test]
-fn grafana_can_load_the_dashboard() {
-    let dashboard = dashboard();
+fn grafana_can_load_the_dashboards() {
+    for name in ["ontempo-qos", "ontempo-delivery"] {
+        can_be_loaded(&dashboard(name), name);
+    }
+}
+
+fn can_be_loaded(dashboard: &Value, uid: &str) {
+    assert_eq!(dashboard["uid"], uid);
     assert_eq!(dashboard["schemaVersion"], 39, "Grafana 11; later ones migrate it");
     let panels = dashboard["panels"].as_array().expect("panels");
     let mut ids = BTreeSet::new();
@@ -317,7 +323,7 @@ fn grafana_can_load_the_dashboard() {
     }
     let variables = dashboard["templating"]["list"].as_array().expect("variables");
     let names: BTreeSet<_> = variables.iter().filter_map(|one| one["name"].as_str()).collect();
-    for text in [texts_of("expr", &dashboard), texts_of("uid", &dashboard)].concat() {
+    for text in [texts_of("expr", dashboard), texts_of("uid", dashboard)].concat() {
         for used in text.split('$').skip(1) {
             let used = used.trim_start_matches('{');
             let end = used.find(|one: char| !one.is_alphanumeric() && one != '_');

@@ -77,6 +77,16 @@ fn a_reservation_over_two_routers_protects_a_flow_and_leaves_no_state() {
     {
         assert!(status.succeeds().out.contains(word), "{word}: {}", status.out);
     }
+    let top = network.place.run(&["top", "--json", "--once", "--folder", ".", "--rsvp", &socket]);
+    let reserved = &top.succeeds().json()["reservations"][0];
+    for (field, value) in [
+        ("session", "udp 10.0.3.2:5004"),
+        ("senders", "10.0.0.1:4000"),
+        ("interface", BOTTLENECK),
+        ("class", "1:1001"),
+    ] {
+        assert_eq!(reserved[field], value, "{reserved}");
+    }
     // An application that is gone wants nothing more.
     drop(receiver);
     network.wait_for_teardown("r1", BOTTLENECK);

@@ -1,11 +1,15 @@
-//! What the fuzz target of AgentX does with bytes, and the test on stable with every file of the
+//! What the fuzz targets do with bytes, and the test on stable with every file of the
 //! corpus.
 
 use std::time::Duration;
 
 use ontempo_monitor::agentx::{Agent, Source, take_message};
 use ontempo_monitor::mib::{MODULES, Objects, Oid, Value};
-use ontempo_monitor::{Carrier, Collected, ParameterReport, Reservation, Role, SocketReport};
+use ontempo_monitor::prometheus::Page;
+use ontempo_monitor::{
+    Carrier, Collected, CollectedFlow, ParameterReport, Reservation, Role, SocketReport,
+    read_delivery,
+};
 
 fn socket(id: u32) -> SocketReport {
     let parameter = ParameterReport {
@@ -103,5 +107,20 @@ pub(crate) fn agentx(bytes: &[u8]) {
             Ok(None) => {}
             Err(_) => return,
         }
+    }
+}
+
+/// Bytes of a process's document of delivery: what is read of it makes a page of whole lines.
+pub(crate) fn delivery(bytes: &[u8]) {
+    let Ok(report) = read_delivery(bytes, 7) else { return };
+    let flows = report.flows.into_iter().zip(1..);
+    let flows: Vec<_> =
+        flows.map(|(flow, index)| CollectedFlow { index, process: 7, user: 0, flow }).collect();
+    let page = Page::of(&[], &flows, None).expect("it is written to memory");
+    for text in page.texts() {
+        assert!(text.len() < 3 << 20, "{} bytes", text.len());
+        let is_line = |line: &str| line.starts_with("# ") || line.starts_with("ontempo_delivery_");
+        assert!(text.lines().all(is_line), "{text}");
+        assert!(!text.contains(|one: char| one.is_control() && one != '\n'), "{text}");
     }
 }

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 
 use ontempo_foundation::printable;
 
+use super::document::{Document, parse};
 use super::folder::{Folder, not_of};
 use super::numbers::Numbers;
-use super::publish::{name_of, parse};
-use super::report::MAX_REPORT_LEN;
-use super::{ProcessReport, ReportFolder, SocketReport, process};
+use super::{DeliveryReport, FlowReport, ProcessReport, ReportFolder, SocketReport, process};
 
-/// Maximum of one user's reports, of bytes in them and of sockets: any user may write there.
+/// Maximum of one user's reports, of bytes in them and of sockets, or flows: any user may write there.
 const MAX_PER_USER: Amount = Amount { reports: 256, bytes: 16 << 20, sockets: 2_048 };
 
 /// The same of all users.
@@ -33,6 +32,19 @@ pub struct Collected {
     pub user: u32,
     /// Its report.
     pub socket: SocketReport,
+}
+
+/// One flow of a `send`, `receive` or `relay` of the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectedFlow {
+    /// A number unique among flows, constant while the flow is.
+    pub index: u32,
+    /// Process id of its owner.
+    pub process: u32,
+    /// User id of its owner.
+    pub user: u32,
+    /// Its report.
+    pub flow: FlowReport,
 }
 
 /// A report that was rejected, with the reason.
@@ -76,10 +88,9 @@ impl Amount {
 }
 
 /// The reports that are read at one time, within the bounds.
-#[derive(Default)]
-struct Reading {
+struct Reading<D> {
     /// By process: the user's id and the report.
-    reports: BTreeMap<u32, (u32, ProcessReport)>,
+    reports: BTreeMap<u32, (u32, D)>,
     of_users: BTreeMap<u32, Amount>,
     in_all: Amount,
     skipped: Vec<Skipped>,
@@ -88,7 +99,20 @@ struct Reading {
     places: BTreeMap<u32, usize>,
 }
 
-impl Reading {
+impl<D> Default for Reading<D> {
+    fn default() -> Self {
+        Self {
+            reports: BTreeMap::new(),
+            of_users: BTreeMap::new(),
+            in_all: Amount::default(),
+            skipped: Vec::new(),
+            not_told: 0,
+            places: BTreeMap::new(),
+        }
+    }
+}
+
+impl<D: Document> Reading<D> {
     fn skip(&mut self, path: PathBuf, reason: String) {
         if self.skipped.len() < MAX_SKIPPED {
             self.skipped.push(Skipped { path, reason });
@@ -110,9 +134,9 @@ impl Reading {
 
     /// Reads the report of a process of this user, if there is one.
     fn read(&mut self, folder: &Folder, process: u32, user: u32) {
-        let name = name_of(process);
+        let name = D::KIND.name_of(process);
         let Some((owner, length)) = folder.about(&name) else { return };
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_REPORT_LEN);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(D::KIND.max_len());
         let may_own = |owner| owner == user && (folder.is_shared || owner == folder.owner);
         // Not counted as this user's: another one may not use up what is read of him.
         if !may_own(owner) {
@@ -121,8 +145,9 @@ impl Reading {
         let is_too_much = || {
             let Amount { reports, bytes, sockets } = MAX_PER_USER;
             format!(
-                "is not shown: of a user at most {reports} reports with {sockets} sockets and \
-                 {bytes} bytes are"
+                "is not shown: of a user at most {reports} reports with {sockets} {} and \
+                 {bytes} bytes are",
+                D::KIND.counted()
             )
         };
         // Before it is read, so that reading costs no more, either.
@@ -130,7 +155,7 @@ impl Reading {
             return self.skip(folder.path_of(&name), is_too_much());
         }
         let report = folder.read(&name, length, may_own).and_then(|bytes| match bytes {
-            Some(bytes) => parse(&bytes, process).map(Some),
+            Some(bytes) => parse::<D>(&bytes, process).map(Some),
             None => Ok(None),
         });
         match report {
@@ -140,11 +165,11 @@ impl Reading {
                 self.skip(folder.path_of(&name), reason);
             }
             // Left by an ended process that had the number before.
-            Ok(Some(report)) if process::started(process) != Some(report.started) => {
+            Ok(Some(report)) if process::started(process) != Some(report.written_by().1) => {
                 self.add(user, length, 0);
             }
             Ok(Some(report)) => {
-                let sockets = report.sockets.len();
+                let sockets = report.count();
                 if self.has_room(user, length, sockets) {
                     self.add(user, length, sockets);
                     self.reports.insert(process, (user, report));
@@ -157,27 +182,10 @@ impl Reading {
     }
 }
 
-/// Reads what the processes of a host publish. It writes and removes nothing.
-#[derive(Debug, Default)]
-pub struct Collector {
-    /// By process, its start and the socket's number there.
-    indexes: Numbers<(u32, u64, u32)>,
-    /// Where the report of each process was found.
-    folders: BTreeMap<u32, ReportFolder>,
-}
-
-impl Collector {
-    /// A collector without state.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// All sockets of living processes that publish into `folders`, in the order of their
-    /// numbers, and the rejected reports, the first of them one by one. A report counts only if it
-    /// belongs to the user who runs the process, and in a folder that is not for all users, to its
-    /// owner; and only so much of each user and in all as the constants of this module say.
-    pub fn collect(&mut self, folders: &[ReportFolder]) -> (Vec<Collected>, Vec<Skipped>) {
-        let mut reading = Reading::default();
+impl<D: Document> Reading<D> {
+    /// What living processes publish into `folders`.
+    fn of(folders: &[ReportFolder]) -> Self {
+        let mut reading = Self::default();
         // By process, and not by file: a folder may hold any number of files.
         let processes: Vec<(u32, u32)> = process::all()
             .into_iter()
@@ -206,36 +214,96 @@ impl Collector {
                 }
             }
         }
-        let Reading { reports, mut skipped, not_told, places, .. } = reading;
-        let found = places.into_iter();
-        self.folders = found.map(|(process, place)| (process, folders[place].clone())).collect();
+        reading
+    }
+
+    /// The rejected reports, the first of them one by one.
+    fn rejected(&mut self) -> Vec<Skipped> {
+        let mut skipped = std::mem::take(&mut self.skipped);
+        let not_told = self.not_told;
         if let Some(last) = skipped.last_mut().filter(|_| not_told > 0) {
             last.reason += &format!("; and {not_told} more reports are not shown");
         }
-        (self.numbered(reports.into_values()), skipped)
+        skipped
+    }
+}
+
+/// What names a socket or a flow on this host: its process, the process's start, its number there.
+type Key = (u32, u64, u32);
+
+/// The parts of all reports with their numbers, in the order of these.
+fn numbered<T>(
+    indexes: &mut Numbers<Key>,
+    parts: impl Iterator<Item = (Key, T)>,
+) -> Vec<(u32, u32, T)> {
+    let (keys, parts): (Vec<_>, Vec<_>) = parts.unzip();
+    let processes = keys.iter().map(|key| key.0).collect::<Vec<_>>();
+    let numbers = indexes.look(keys).into_iter();
+    let mut all: Vec<_> = numbers
+        .zip(processes)
+        .zip(parts)
+        .map(|((index, process), part)| (index, process, part))
+        .collect();
+    all.sort_by_key(|one| one.0);
+    all
+}
+
+/// Reads what the processes of a host publish. It writes and removes nothing.
+#[derive(Debug, Default)]
+pub struct Collector {
+    sockets: Numbers<Key>,
+    flows: Numbers<Key>,
+    /// Where the report of each process was found.
+    folders: BTreeMap<u32, ReportFolder>,
+}
+
+impl Collector {
+    /// A collector without state.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All sockets of living processes that publish into `folders`, in the order of their
+    /// numbers, and the rejected reports, the first of them one by one. A report counts only if it
+    /// belongs to the user who runs the process, and in a folder that is not for all users, to its
+    /// owner; and only so much of each user and in all as the constants of this module say.
+    pub fn collect(&mut self, folders: &[ReportFolder]) -> (Vec<Collected>, Vec<Skipped>) {
+        let mut reading = Reading::<ProcessReport>::of(folders);
+        let skipped = reading.rejected();
+        let found = reading.places.into_iter();
+        self.folders = found.map(|(process, place)| (process, folders[place].clone())).collect();
+        let sockets = reading.reports.into_values().flat_map(|(user, report)| {
+            let ProcessReport { process, started, sockets } = report;
+            sockets.into_iter().map(move |socket| ((process, started, socket.id), (user, socket)))
+        });
+        let sockets = numbered(&mut self.sockets, sockets)
+            .into_iter()
+            .map(|(index, process, (user, socket))| Collected { index, process, user, socket })
+            .collect();
+        (sockets, skipped)
+    }
+
+    /// All flows of `send`, `receive` and `relay`, by the same rules and within the same bounds.
+    pub fn collect_flows(
+        &mut self,
+        folders: &[ReportFolder],
+    ) -> (Vec<CollectedFlow>, Vec<Skipped>) {
+        let mut reading = Reading::<DeliveryReport>::of(folders);
+        let skipped = reading.rejected();
+        let flows = reading.reports.into_values().flat_map(|(user, report)| {
+            let DeliveryReport { process, started, flows, .. } = report;
+            flows.into_iter().map(move |flow| ((process, started, flow.id), (user, flow)))
+        });
+        let flows = numbered(&mut self.flows, flows)
+            .into_iter()
+            .map(|(index, process, (user, flow))| CollectedFlow { index, process, user, flow })
+            .collect();
+        (flows, skipped)
     }
 
     /// The folder in which the report of a process was found at the last time.
     pub fn folder_of(&self, process: u32) -> Option<&ReportFolder> {
         self.folders.get(&process)
-    }
-
-    fn numbered(&mut self, reports: impl Iterator<Item = (u32, ProcessReport)>) -> Vec<Collected> {
-        let (keys, sockets): (Vec<_>, Vec<_>) = reports
-            .flat_map(|(user, ProcessReport { process, started, sockets })| {
-                let of_process = move |socket: SocketReport| {
-                    ((process, started, socket.id), (process, user, socket))
-                };
-                sockets.into_iter().map(of_process)
-            })
-            .unzip();
-        let indexes = self.indexes.look(keys).into_iter();
-        let mut collected: Vec<_> = indexes
-            .zip(sockets)
-            .map(|(index, (process, user, socket))| Collected { index, process, user, socket })
-            .collect();
-        collected.sort_by_key(|one| one.index);
-        collected
     }
 }
 
@@ -247,6 +315,7 @@ mod tests {
 
     use super::super::Publisher;
     use super::super::folder::this_user;
+    use super::super::report::MAX_REPORT_LEN;
     use super::super::tests::{folder, socket};
     use super::*;
 
@@ -341,7 +410,7 @@ mod tests {
     fn one_user_can_neither_fill_the_memory_nor_displace_others() {
         let path = folder("many");
         let folder = Folder::open(&path).unwrap();
-        let mut reading = Reading::default();
+        let mut reading = Reading::<ProcessReport>::default();
         let (process, started) = own();
         let write = |sockets: u32| {
             let sockets = (0..sockets).map(socket).collect();

@@ -2,6 +2,7 @@
 //! 0.0.4 for clients that do not accept OpenMetrics. [`http`](super::http) serves them.
 
 mod daemon;
+mod delivery;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,12 +16,13 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::daemon::Daemon;
+use self::delivery::Flows;
 use super::report::from_mib_units;
-use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
+use super::{Carrier, Collected, CollectedFlow, ParameterReport, Role, SocketReport};
 use ontempo_mechanisms::qos::Value;
 use ontempo_reservation::local::Status;
 
-/// Bytes of a page, in each format. Any user's reports may have long names of many sockets.
+/// Bytes of the sockets' figures in a page, in each format. Any user's reports may have long names of many sockets.
 const MAX_PAGE: usize = 4 << 20;
 /// Lines of a socket beside its measures and parameters: DSCP and reservation.
 const OTHERS: usize = 2;
@@ -36,19 +38,33 @@ pub struct Page {
 }
 
 impl Page {
-    /// The metrics of these sockets, as many as fit in 4 MiB; the metric
-    /// `ontempo_qos_sockets_left_out` counts the others. Those of the users with the fewest bytes go
-    /// first. The state of the host's RSVP daemon stands below, `Some(None)` for one that does not
+    /// The metrics of these sockets, as many as fit in 4 MiB, and of these flows, as many as fit in
+    /// 2 MiB; the metrics `ontempo_qos_sockets_left_out` and `ontempo_delivery_flows_left_out` count the
+    /// others. Those of the users with the fewest bytes go first. The state of the host's RSVP daemon stands below, `Some(None)` for one that does not
     /// answer; `None` where there is none.
     ///
     /// # Errors
     /// Never: it writes to memory.
-    pub fn of(sockets: &[Collected], daemon: Option<Option<&Status>>) -> Result<Self, fmt::Error> {
-        let shown = fitting(sockets);
+    pub fn of(
+        sockets: &[Collected],
+        flows: &[CollectedFlow],
+        daemon: Option<Option<&Status>>,
+    ) -> Result<Self, fmt::Error> {
+        let shown = fitting(sockets, MAX_PAGE, |one| (one.user, length(one)));
         let left_out = sockets.len() - shown.len();
+        let shown = Figures { sockets: shown, left_out };
+        let flows_shown =
+            fitting(flows, delivery::MAX_BYTES, |one| (one.user, delivery::length(one)));
+        let left_out = flows.len() - flows_shown.len();
+        let flows = (!flows.is_empty()).then_some(Flows { flows: flows_shown, left_out });
         let daemon = daemon.map(|status| Daemon(status.cloned()));
-        let open_metrics = text(shown, left_out, daemon)?;
+        let open_metrics = text(shown, flows, daemon)?;
         Ok(Self { plain: plain(&open_metrics).into(), open_metrics: open_metrics.into() })
+    }
+
+    /// Its text in both formats: OpenMetrics, and the older one.
+    pub fn texts(&self) -> [&str; 2] {
+        [&self.open_metrics, &self.plain]
     }
 
     /// Whether there are other copies of it.
@@ -91,21 +107,20 @@ impl Pages {
     }
 }
 
-/// The sockets that fit in a page, in their order.
-fn fitting(sockets: &[Collected]) -> Vec<Collected> {
+/// Those that fit in so many bytes, in their order; `of` says whose each is, and its bytes.
+fn fitting<T: Clone>(all: &[T], mut left: usize, of: impl Fn(&T) -> (u32, usize)) -> Vec<T> {
     let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut places: Vec<(usize, usize, usize)> = sockets
+    let mut places: Vec<(usize, usize, usize)> = all
         .iter()
         .enumerate()
         .map(|(place, one)| {
-            let bytes = length(one);
-            let of_user = of_users.entry(one.user).or_default();
+            let (user, bytes) = of(one);
+            let of_user = of_users.entry(user).or_default();
             *of_user += bytes;
             (*of_user, place, bytes)
         })
         .collect();
     places.sort_unstable();
-    let mut left = MAX_PAGE;
     let mut shown: Vec<usize> = places
         .into_iter()
         .map_while(|(_, place, bytes)| {
@@ -114,33 +129,39 @@ fn fitting(sockets: &[Collected]) -> Vec<Collected> {
         })
         .collect();
     shown.sort_unstable();
-    shown.into_iter().map(|place| sockets[place].clone()).collect()
+    shown.into_iter().map(|place| all[place].clone()).collect()
 }
 
-/// At most how many bytes of a page a socket takes.
-fn length(one: &Collected) -> usize {
+/// The bytes of labels on a page.
+fn length_of(labels: &[(&str, String)]) -> usize {
     // A quotation mark, a backslash and a line end take two bytes.
     let escaped = |text: &str| {
         text.len() + text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n')).count()
     };
-    let labels: usize =
-        labels(one).iter().map(|(name, value)| name.len() + escaped(value) + "=\"\",".len()).sum();
+    labels.iter().map(|(name, value)| name.len() + escaped(value) + "=\"\",".len()).sum()
+}
+
+/// At most how many bytes of a page a socket takes.
+fn length(one: &Collected) -> usize {
+    let labels = length_of(&labels(one));
     let lines = COUNTERS.len() + GAUGES.len() + OTHERS + 4 * one.socket.parameters.len();
     lines * (labels + MAX_LINE_REST)
 }
 
-/// The metrics of these sockets as text.
+/// These metrics as text.
 ///
 /// # Errors
 /// Never: it writes to memory.
 fn text(
-    sockets: Vec<Collected>,
-    left_out: usize,
+    sockets: Figures,
+    flows: Option<Flows>,
     daemon: Option<Daemon>,
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ontempo");
-    let of_sockets = Box::new(Figures { sockets, left_out });
-    registry.sub_registry_with_prefix("qos").register_collector(of_sockets);
+    registry.sub_registry_with_prefix("qos").register_collector(Box::new(sockets));
+    if let Some(flows) = flows {
+        registry.sub_registry_with_prefix("delivery").register_collector(Box::new(flows));
+    }
     if let Some(daemon) = daemon {
         registry.sub_registry_with_prefix("rsvpd").register_collector(Box::new(daemon));
     }
@@ -368,9 +389,13 @@ mod tests {
     use super::super::tests::collected;
     use super::*;
 
+    fn text_of(one: Collected) -> Result<String, fmt::Error> {
+        text(Figures { sockets: vec![one], left_out: 0 }, None, None)
+    }
+
     #[test]
     fn figures_have_names_units_and_labels() {
-        let text = text(vec![collected(1)], 0, None).unwrap();
+        let text = text_of(collected(1)).unwrap();
         let labels = "socket=\"1\",name=\"café 1\",role=\"receiver\",carrier=\"udp\",\
                       local=\"192.0.2.1:5000\",remote=\"192.0.2.2:5000\"";
         for line in [
@@ -395,13 +420,13 @@ mod tests {
     fn what_is_not_known_is_left_out() {
         let mut one = collected(1);
         one.socket.delay = None;
-        let text = text(vec![one], 0, None).unwrap();
+        let text = text_of(one).unwrap();
         assert!(!text.contains("ontempo_qos_delay_seconds{"));
     }
 
     #[test]
     fn who_does_not_ask_for_open_metrics_gets_the_text_format_before_it() {
-        let text = plain(&text(vec![collected(1)], 0, None).unwrap());
+        let text = plain(&text_of(collected(1)).unwrap());
         for line in [
             "# HELP ontempo_qos_sent_bytes_total Payload sent",
             "# TYPE ontempo_qos_sent_bytes_total counter",
@@ -416,7 +441,7 @@ mod tests {
     fn a_name_cannot_contain_what_a_terminal_obeys_nor_lines() {
         let mut one = collected(1);
         one.socket.name = "\u{1b}[2J\u{9b}\n\"film".to_owned();
-        let text = text(vec![one], 0, None).unwrap();
+        let text = text_of(one).unwrap();
         assert!(text.contains(r#"name="\\u001b[2J\\u009b\\u000a\"film""#), "{text}");
         assert!(!text.contains(|one: char| one.is_control() && one != '\n'));
     }
@@ -434,7 +459,7 @@ mod tests {
     fn a_page_has_a_bound_and_says_how_many_sockets_it_leaves_out() {
         let mut sockets: Vec<Collected> = (1..=8_000).map(|index| long(index, 1_000)).collect();
         sockets.push(Collected { user: 1_001, ..collected(8_001) });
-        let page = Page::of(&sockets, None).unwrap();
+        let page = Page::of(&sockets, &[], None).unwrap();
         for text in [&page.open_metrics, &page.plain] {
             // The lines about each metric are beside those of the sockets.
             let length = text.len();
@@ -445,7 +470,7 @@ mod tests {
             let line = format!("ontempo_qos_sockets_left_out {}", 8_001 - shown);
             assert!(text.lines().any(|found| found == line), "{line}");
         }
-        let page = Page::of(&[collected(1)], None).unwrap();
+        let page = Page::of(&[collected(1)], &[], None).unwrap();
         assert!(!page.plain.contains("left_out"));
     }
 
@@ -459,7 +484,7 @@ mod tests {
                 pages
                     .next(|| {
                         made += 1;
-                        Page::of(&[collected(made)], None)
+                        Page::of(&[collected(made)], &[], None)
                     })
                     .unwrap(),
             );
@@ -467,7 +492,7 @@ mod tests {
         assert_eq!(made, 2);
         // The first version has been read: there is a new one.
         held.remove(0);
-        let page = pages.next(|| Page::of(&[collected(3)], None)).unwrap();
+        let page = pages.next(|| Page::of(&[collected(3)], &[], None)).unwrap();
         assert!(page.plain.contains("socket=\"3\""));
     }
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use rustix::fs::Mode;
 use rustix::mount::{MountFlags, mount};
 
+use super::document::Kind;
 use super::folder::{Folder, final_name, this_user};
-use super::{MAX_REPORT_LEN, Orders, ProcessReport, SocketReport, at_exit, process};
+use super::{Orders, ProcessReport, SocketReport, at_exit, process};
 
 /// The folder of a host, for processes that may write to it.
 pub const HOST_FOLDER: &str = "/run/ontempo/qos";
@@ -176,47 +177,28 @@ pub fn make_host_folder() -> io::Result<HostFolder> {
     Ok(HostFolder::Shared)
 }
 
-/// The name of a process's report.
-pub(crate) fn name_of(process: u32) -> String {
-    format!("{process}.json")
-}
-
-/// The process id in the name of a report, written as [`name_of`] writes it.
-fn process_of(name: &str) -> Option<u32> {
-    let process = name.strip_suffix(".json")?.parse().ok()?;
-    (name_of(process) == name).then_some(process)
-}
-
-/// The report of this process in these bytes.
-///
-/// # Errors
-/// If they are no report, or that of another process.
-pub(crate) fn parse(bytes: &[u8], process: u32) -> Result<ProcessReport, String> {
-    let report: ProcessReport =
-        serde_json::from_slice(bytes).map_err(|error| format!("is no report: {error}"))?;
-    report.check().map_err(|why| format!("is no report: {why}"))?;
-    if report.process == process {
-        Ok(report)
-    } else {
-        Err(format!("is that of process {}", report.process))
-    }
-}
-
-/// Where this process has a report, and whether it has ended.
+/// Where this process has published, and whether it has ended.
 struct Published {
-    folders: Vec<(u32, ReportFolder)>,
+    places: Vec<Place>,
     has_ended: bool,
 }
 
-static PUBLISHED: Mutex<Published> =
-    Mutex::new(Published { folders: Vec::new(), has_ended: false });
+/// A document of this process's in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) process: u32,
+    pub(crate) folder: ReportFolder,
+    pub(crate) kind: Kind,
+}
+
+static PUBLISHED: Mutex<Published> = Mutex::new(Published { places: Vec::new(), has_ended: false });
 
 fn published() -> MutexGuard<'static, Published> {
     // No code panics while it holds the lock.
     PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes this process's reports: no thread removes them when `main` returns.
+/// Removes what this process has published: no thread removes it when `main` returns.
 pub(crate) fn on_exit() {
     for _ in 0..100 {
         let mut published = match PUBLISHED.try_lock() {
@@ -229,28 +211,29 @@ pub(crate) fn on_exit() {
             }
         };
         published.has_ended = true;
-        for (process, folder) in std::mem::take(&mut published.folders) {
-            remove_own(&folder, process);
+        for place in std::mem::take(&mut published.places) {
+            remove_own(&place);
         }
         return;
     }
 }
 
-/// Removes the report that this process has written.
-fn remove_own(folder: &ReportFolder, process: u32) {
-    // A child made by fork() has the list, but the report is its parent's.
+/// Removes the document that this process has written.
+fn remove_own(place: &Place) {
+    let process = place.process;
+    // A child made by fork() has the list, but the document is its parent's.
     if process != std::process::id() {
         return;
     }
-    let Ok(folder) = folder.open_to_write() else { return };
-    remove_if(&folder, process, |report| Some(report.started) == process::started(process));
+    let Ok(folder) = place.folder.open_to_write() else { return };
+    remove_if(&folder, process, place.kind, |started| Some(started) == process::started(process));
 }
 
-/// Removes a report of this user's if `is_over` says so of it.
-fn remove_if(folder: &Folder, process: u32, is_over: impl Fn(&ProcessReport) -> bool) {
-    let name = name_of(process);
-    if let Ok(Some(bytes)) = folder.read(&name, MAX_REPORT_LEN, |owner| owner == this_user())
-        && parse(&bytes, process).is_ok_and(|report| is_over(&report))
+/// Removes a document of this user's if `is_over` says so of its process's start.
+fn remove_if(folder: &Folder, process: u32, kind: Kind, is_over: impl Fn(u64) -> bool) {
+    let name = kind.name_of(process);
+    if let Ok(Some(bytes)) = folder.read(&name, kind.max_len(), |owner| owner == this_user())
+        && kind.started_in(&bytes, process).is_ok_and(is_over)
     {
         // If it stays, no collector takes it for that of another process.
         let _ = folder.remove(&name);
@@ -260,11 +243,12 @@ fn remove_if(folder: &Folder, process: u32, is_over: impl Fn(&ProcessReport) -> 
 /// Removes what ended processes of this user have left in a folder.
 fn sweep(folder: &Folder) {
     for name in folder.names(MAX_SWEPT) {
-        if let Some(process) = process_of(&name) {
-            remove_if(folder, process, |report| process::started(process) != Some(report.started));
-        } else if let Some(process) = final_name(&name).and_then(process_of)
+        if let Some((process, kind)) = Kind::of_name(&name) {
+            let is_over = |started| process::started(process) != Some(started);
+            remove_if(folder, process, kind, is_over);
+        } else if let Some((process, kind)) = final_name(&name).and_then(Kind::of_name)
             && process::started(process).is_none()
-            && folder.read(&name, MAX_REPORT_LEN, |owner| owner == this_user()).is_ok()
+            && folder.read(&name, kind.max_len(), |owner| owner == this_user()).is_ok()
         {
             // As above.
             let _ = folder.remove(&name);
@@ -272,23 +256,75 @@ fn sweep(folder: &Folder) {
     }
 }
 
-/// Publishes the reports of this process. The last one is removed on drop, and when the process
-/// ends normally.
+/// Writes the documents of one kind of this process. The last one is removed on drop, and when the
+/// process ends normally.
 #[derive(Debug)]
-pub struct Publisher {
-    folder: ReportFolder,
-    process: u32,
-    started: u64,
+pub(crate) struct Writer {
+    pub(crate) place: Place,
+    /// As in its documents.
+    pub(crate) started: u64,
     has_swept: bool,
 }
+
+impl Writer {
+    pub(crate) fn new(folder: ReportFolder, kind: Kind) -> Self {
+        let process = std::process::id();
+        // Without `/proc` there is no collector, either.
+        let started = process::started(process).unwrap_or(0);
+        Self { place: Place { process, folder, kind }, started, has_swept: false }
+    }
+
+    /// Replaces the document atomically.
+    ///
+    /// # Errors
+    /// If the folder cannot be written to, belongs neither to this user nor to root, or lets other
+    /// users replace files.
+    pub(crate) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut published = published();
+        if published.has_ended {
+            return Ok(());
+        }
+        at_exit::register();
+        if let Err(error) = self.write(bytes) {
+            // Another user has taken the name in the folder of all users.
+            let own = ReportFolder::of_this_user();
+            let own = own.filter(|_| self.place.folder == ReportFolder::At(HOST_FOLDER.into()));
+            let Some(own) = own else { return Err(error) };
+            self.place.folder = own;
+            self.write(bytes)?;
+        }
+        if !published.places.contains(&self.place) {
+            published.places.push(self.place.clone());
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.place.folder.open_to_write()?;
+        if !std::mem::replace(&mut self.has_swept, true) {
+            sweep(&folder);
+        }
+        folder.replace(&self.place.kind.name_of(self.place.process), bytes)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut published = published();
+        published.places.retain(|own| *own != self.place);
+        remove_own(&self.place);
+    }
+}
+
+/// Publishes the reports of this process's sockets. The last one is removed on drop, and when the
+/// process ends normally.
+#[derive(Debug)]
+pub struct Publisher(Writer);
 
 impl Publisher {
     /// A publisher to `folder`.
     pub fn new(folder: ReportFolder) -> Self {
-        let process = std::process::id();
-        // Without `/proc` there is no collector, either.
-        let started = process::started(process).unwrap_or(0);
-        Self { folder, process, started, has_swept: false }
+        Self(Writer::new(folder, Kind::Sockets))
     }
 
     /// Replaces the report atomically. Sockets beyond [`MAX_SOCKETS`](super::MAX_SOCKETS) are left
@@ -298,50 +334,14 @@ impl Publisher {
     /// If the folder cannot be written to, belongs neither to this user nor to root, or lets other
     /// users replace files.
     pub fn publish(&mut self, sockets: Vec<SocketReport>) -> io::Result<()> {
-        let report = ProcessReport::bounded(self.process, self.started, sockets);
-        let bytes = serde_json::to_vec(&report)?;
-        let mut published = published();
-        if published.has_ended {
-            return Ok(());
-        }
-        at_exit::register();
-        if let Err(error) = self.write(&bytes) {
-            // Another user has taken the name in the folder of all users.
-            let own = ReportFolder::of_this_user();
-            let own = own.filter(|_| self.folder == ReportFolder::At(HOST_FOLDER.into()));
-            let Some(own) = own else { return Err(error) };
-            self.folder = own;
-            self.write(&bytes)?;
-        }
-        let own = (self.process, self.folder.clone());
-        if !published.folders.contains(&own) {
-            published.folders.push(own);
-        }
-        Ok(())
+        let report = ProcessReport::bounded(self.0.place.process, self.0.started, sockets);
+        self.0.replace(&serde_json::to_vec(&report)?)
     }
-}
 
-impl Publisher {
     /// What an operator asks of this process's sockets now.
     pub fn orders(&self) -> Option<Orders> {
-        let folder = self.folder.open().ok()??;
-        Orders::take(&folder, self.process, self.started)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let folder = self.folder.open_to_write()?;
-        if !std::mem::replace(&mut self.has_swept, true) {
-            sweep(&folder);
-        }
-        folder.replace(&name_of(self.process), bytes)
-    }
-}
-
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        let mut published = published();
-        published.folders.retain(|own| *own != (self.process, self.folder.clone()));
-        remove_own(&self.folder, self.process);
+        let folder = self.0.place.folder.open().ok()??;
+        Orders::take(&folder, self.0.place.process, self.0.started)
     }
 }
 
@@ -412,7 +412,7 @@ mod tests {
         let Some(folder) = std::env::var_os("ONTEMPO_MONITOR_CHILD") else { return };
         let mut publisher = Publisher::new(ReportFolder::At(folder.clone().into()));
         publisher.publish(vec![socket(1)]).unwrap();
-        let path = Path::new(&folder).join(name_of(std::process::id()));
+        let path = Path::new(&folder).join(Kind::Sockets.name_of(std::process::id()));
         fs::copy(path, Path::new(&folder).join("seen")).unwrap();
         std::mem::forget(publisher);
         std::process::exit(0);

@@ -7,6 +7,8 @@ use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Turn, Value};
 use serde::{Deserialize, Serialize};
 
+use super::document::{Document, Kind};
+
 /// Maximum sockets of a report.
 pub const MAX_SOCKETS: usize = 1_024;
 
@@ -198,13 +200,21 @@ impl ProcessReport {
         }
         Self { process, started, sockets }
     }
+}
 
-    /// Whether the report is within the bounds of this module, and no number in it is used twice:
-    /// any user may have written it.
-    ///
-    /// # Errors
-    /// A sentence about the first field that is not.
-    pub(crate) fn check(&self) -> Result<(), String> {
+impl Document for ProcessReport {
+    const KIND: Kind = Kind::Sockets;
+
+    fn written_by(&self) -> (u32, u64) {
+        (self.process, self.started)
+    }
+
+    fn count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Also no number in it is used twice.
+    fn check(&self) -> Result<(), String> {
         if self.sockets.len() > MAX_SOCKETS {
             return Err(format!("{} sockets; {MAX_SOCKETS} at most", self.sockets.len()));
         }
@@ -220,7 +230,7 @@ impl ProcessReport {
 }
 
 /// Cuts a text to [`MAX_TEXT_LEN`].
-fn cut(text: &mut String) {
+pub(crate) fn cut(text: &mut String) {
     let mut end = MAX_TEXT_LEN.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -58,6 +58,60 @@ pub(super) fn socket(id: u32) -> SocketReport {
     }
 }
 
+/// A receiver over two paths.
+pub(super) fn flow(id: u32) -> FlowReport {
+    let path = |path| PathReport {
+        path,
+        peer: format!("192.0.2.{path}:4433"),
+        up: Some(true),
+        carries: Some(path == 1),
+        round_trip_s: Some(0.04),
+        bytes: 500_000,
+        packets: Some(800),
+        lost_packets: Some(4),
+    };
+    let cumulative = [0, 0, 10, 80, 95, 97, 98, 99, 99, 100, 100, 100, 100];
+    FlowReport {
+        id,
+        role: FlowRole::Receiver,
+        name: "film".to_owned(),
+        place: "udp://127.0.0.1:5001".to_owned(),
+        flowing: true,
+        peers: vec!["192.0.2.1:4433".to_owned()],
+        input_bps: 4_000_000.0,
+        output_bps: Some(3_900_000.0),
+        target_bps: Some(6_000_000.0),
+        round_trip_s: Some(0.04),
+        loss: Some(0.01),
+        latency_s: Some(0.3),
+        input_bytes: 1_000_000,
+        output_bytes: Some(990_000),
+        units: 100,
+        late_units: 3,
+        dropped_units: 2,
+        whole_datagrams: Some(700),
+        damaged_datagrams: Some(1),
+        missing_datagrams: Some(5),
+        packets: Some(1_600),
+        lost_packets: Some(8),
+        lost_bytes: Some(9_600),
+        reconnections: 1,
+        paths: vec![path(1), path(2)],
+        viewers: Some(ViewersReport {
+            count: 3,
+            median_bad_share: Some(0.0),
+            worst_bad_share: Some(0.25),
+            late_units: 4,
+            dropped_units: 5,
+        }),
+        delays: Some(DelayReport { cumulative, sum_s: 4.5 }),
+    }
+}
+
+pub(super) fn collected_flow(index: u32) -> CollectedFlow {
+    CollectedFlow { index, process: 7, user: 0, flow: flow(1) }
+}
+
 pub(super) fn collected(index: u32) -> Collected {
     Collected { index, process: 7, user: 0, socket: SocketReport { id: 1, ..socket(1) } }
 }

@@ -17,3 +17,8 @@ fn feed(target: &str, exercise: fn(&[u8])) {
 fn the_corpus_of_a_master_agent_is_read() {
     feed("agentx", exercise::agentx);
 }
+
+#[test]
+fn the_corpus_of_documents_of_delivery_is_read() {
+    feed("delivery", exercise::delivery);
+}

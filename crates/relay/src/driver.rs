@@ -32,13 +32,23 @@ pub struct RelayDriver {
     wake: Time,
     ends_at: Time,
     receive_buffer: BytesMut,
+    bytes_received: u64,
+    bytes_sent: u64,
 }
 
 impl RelayDriver {
     /// A relay over an endpoint that listens.
     pub fn new(endpoint: Endpoint, relay: Relay) -> Self {
         let (wake, ends_at) = (Time::NEVER, Time::NEVER);
-        Self { endpoint, relay, wake, ends_at, receive_buffer: BytesMut::new() }
+        Self {
+            endpoint,
+            relay,
+            wake,
+            ends_at,
+            receive_buffer: BytesMut::new(),
+            bytes_received: 0,
+            bytes_sent: 0,
+        }
     }
 }
 
@@ -46,6 +56,7 @@ impl Protocol for RelayDriver {
     type Command = Command;
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
+        self.bytes_received += datagram.data.len() as u64;
         if self.receive_buffer.capacity() < datagram.data.len() {
             self.receive_buffer.reserve(RECEIVE_BUFFER.max(datagram.data.len()));
         }
@@ -59,8 +70,13 @@ impl Protocol for RelayDriver {
         match command {
             Command::Report(reply) => {
                 let events = std::iter::from_fn(|| self.relay.poll_event()).collect();
+                let statistics = RelayStatistics {
+                    bytes_received: self.bytes_received,
+                    bytes_sent: self.bytes_sent,
+                    ..self.relay.statistics()
+                };
                 // Sending fails if the program no longer waits.
-                let _ = reply.send((self.relay.statistics(), events));
+                let _ = reply.send((statistics, events));
             }
             Command::End => {
                 self.relay.close_all(now, &mut self.endpoint);
@@ -89,6 +105,7 @@ impl Protocol for RelayDriver {
         match poll {
             Poll::Transmit(of) => {
                 buffer.truncate(of.size);
+                self.bytes_sent += of.size as u64;
                 Next::Transmit(Transmit::from(&of))
             }
             Poll::WaitUntil(until) => {

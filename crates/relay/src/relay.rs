@@ -93,6 +93,10 @@ pub struct RelayStatistics {
     /// Units that were not sent to a viewer, because its flow was full or what they need was left
     /// out: of all viewers that are connected.
     pub left_out: u64,
+    /// UDP payload received and sent, bytes. The relay's driver counts it.
+    pub bytes_received: u64,
+    /// See `bytes_received`.
+    pub bytes_sent: u64,
     /// Its streams, by name.
     pub streams: Vec<StreamStatistics>,
 }
@@ -478,6 +482,8 @@ impl Relay {
             viewers: self.viewers as u64,
             held: self.account.held(),
             left_out: self.peers.values().map(left_out).sum(),
+            bytes_received: 0,
+            bytes_sent: 0,
             streams: self.streams.iter().map(of).collect(),
         }
     }

@@ -8,13 +8,12 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_transport::live::{Connection, Listener, ReceiveFlow, SendFlow};
-use ontempo_transport::{
-    CloseReason, ConnectionStatistics, Delivery, FlowConfig, ReceiveStatistics, Reliability,
-};
+use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
 
 use crate::calling::{Call, Calling};
 use crate::error::Error;
 use crate::file::{Digest, Offer, PartFile, Reply, Transfer};
+use crate::flowing::{Delays, Flowing};
 use crate::message::{Content, Label, LabelError, Report, read};
 use crate::paths::{Joined, ReceivedPath};
 use crate::reporting::{send, with_counts, with_flow};
@@ -114,17 +113,6 @@ pub enum ReceiverEvent<'a> {
     StreamEnded(&'a Report),
 }
 
-/// What flows through a [`Receiver`].
-#[derive(Clone, Copy, Debug)]
-pub struct Flowing {
-    /// The latency of the stream; `None` with full reliability.
-    pub latency: Option<Duration>,
-    /// Bytes written to the target since the beginning of the stream.
-    pub written_bytes: u64,
-    /// The connection; `None` if it has just been closed.
-    pub connection: Option<ConnectionStatistics>,
-}
-
 /// Opens targets and receives the events of a [`Receiver`].
 pub trait ReceiverHandler {
     /// Opens the target of a new stream.
@@ -207,6 +195,7 @@ pub struct Receiver<H> {
     pub(crate) contender: Option<Contender>,
     /// What has come of a stream over several paths.
     pub(crate) joined: Joined,
+    pub(crate) delays: Delays,
     /// Connections whose sender has not opened its flow yet.
     pub(crate) waiting: Vec<(Connection, Instant)>,
     pub(crate) polled_at: Instant,
@@ -238,6 +227,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             file,
             contender,
             joined: Joined::new(),
+            delays: Delays::default(),
             waiting,
             polled_at: now,
             progress_due,
@@ -500,6 +490,7 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// Handles a unit.
     fn take(&mut self, delivery: Delivery) -> Result<(), Error> {
         let Delivery::Unit(unit) = delivery else { return Ok(()) };
+        self.delays.count(&unit);
         self.take_message(read(unit.id, &unit.data))
     }
 
@@ -546,6 +537,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             latency: stream.latency(),
             written_bytes: counts.bytes,
             connection: over.statistics(),
+            delays: self.delays,
         };
         let report = with_counts(with_flow(stream.before, &now), counts);
         let missed = report.missed(&stream.last_report, stream.latency);

@@ -24,7 +24,7 @@ pub(crate) use self::deliver::{
 };
 pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::media::Media;
-pub(crate) use self::monitor::{Export, Monitor};
+pub(crate) use self::monitor::{Export, Monitor, SortBy, Top};
 pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::profiles::Profiles;
@@ -235,6 +235,17 @@ Examples:
   sudo ontempo kernel load pert
   sudo ontempo kernel status")]
     Kernel(Kernel),
+    /// One look at this host: what it sends, receives and relays, its QoS sockets and reservations
+    #[command(after_help = "\
+On a terminal a screen with the rates of the last minute, refreshed each second: q or Ctrl-C ends, s sorts by \
+the next column, the arrow keys scroll. Elsewhere one table. Figures of other users' programs are shown where \
+`ontempo export` runs as root, or where this user is root. NO_COLOR=1 shows no colours. Columns: docs/top.md
+
+Examples:
+  ontempo top
+  ontempo top --once
+  ontempo top --json | jq '.senders[] | {name, output_bps, loss}'")]
+    Top(Top),
     /// Show the QoS sockets of this host: specification, delivery, reservation
     #[command(after_help = "\
 On a terminal the table is refreshed until Ctrl-C; elsewhere it is printed once.
@@ -248,8 +259,8 @@ Examples:
 Example:
   ontempo qos run --spec video.toml -- iperf3 -c host.example")]
     Qos(Qos),
-    /// Export statistics of this host's QoS sockets to SNMP and Prometheus, and reservations to
-    /// SNMP
+    /// Export statistics of this host's QoS sockets and reservations to SNMP and Prometheus, and what
+    /// it sends, receives and relays to Prometheus
     #[command(after_help = "\
 SNMP: a subagent of net-snmp's snmpd or another AgentX master agent (RFC 2741). It serves \
 mibs/ONTEMPO-QOS-MIB.txt and sends a notification for each violation; if an RSVP daemon runs, also \

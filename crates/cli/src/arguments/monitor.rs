@@ -1,9 +1,9 @@
-//! `ontempo monitor` and `ontempo export`.
+//! `ontempo monitor`, `ontempo top` and `ontempo export`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ontempo_foundation::Duration;
 use ontempo_monitor::agentx::Address;
 
@@ -21,6 +21,41 @@ pub(crate) struct Monitor {
     /// Read reports only from this folder, which must exist
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Print a JSON document per interval, one per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print once and exit
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Refresh interval, 100 ms at least; figures are written once a second
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    pub(crate) every: Duration,
+    /// Order of rows, which the key s changes
+    #[arg(long, value_name = "COLUMN", value_enum, default_value = "rate")]
+    pub(crate) sort: SortBy,
+    /// Socket of the RSVP daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rsvp: Option<PathBuf>,
+    /// Read reports only from this folder, which must exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// What rows are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortBy {
+    /// The highest rate first
+    Rate,
+    /// The highest loss first
+    Loss,
+    /// The most late units, or the longest delay, first
+    Late,
+    /// By name
+    Name,
 }
 
 #[derive(Debug, Args)]

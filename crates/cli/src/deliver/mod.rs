@@ -2,6 +2,7 @@
 
 mod documents;
 mod paths;
+mod published;
 mod receive;
 mod relay;
 mod relay_page;

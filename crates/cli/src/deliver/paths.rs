@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ontempo_foundation::Duration;
+use ontempo_monitor::PathReport;
 use ontempo_session::paths::{
     MAX_PATHS, PathAddress, PathEvent, PathFigures, PathOptions, PathSender,
 };
@@ -189,6 +190,21 @@ pub(super) fn line(figures: &[PathFigures]) -> String {
         )
     };
     figures.iter().enumerate().map(one).collect()
+}
+
+/// Each path, to publish.
+pub(super) fn reports(figures: &[PathFigures], paths: &[PathAddress]) -> Vec<PathReport> {
+    let one = |(number, (path, address)): (u32, (&PathFigures, &PathAddress))| PathReport {
+        path: number,
+        peer: address.remote.to_string(),
+        up: Some(path.is_up),
+        carries: Some(path.carries),
+        round_trip_s: path.round_trip.map(Duration::as_secs_f64),
+        bytes: path.bytes_sent,
+        packets: Some(path.packets_sent + path.packets_lost),
+        lost_packets: Some(path.packets_lost),
+    };
+    (1..).zip(figures.iter().zip(paths)).map(one).collect()
 }
 
 /// Fields of each path, for the documents.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
+use ontempo_monitor::{FlowReport, FlowRole, PathReport};
 use ontempo_place::Output;
 use ontempo_session::file::Offer;
 use ontempo_session::message::Report;
@@ -25,6 +26,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::documents::{Counters, Documents, Meter, with};
+use super::published::{self, Published, with_rates, with_report};
 use super::serve::Pages;
 use super::status_line::StatusLine;
 use super::{EXAMPLE_PORT, configuration, failure};
@@ -64,8 +66,18 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let once = arguments.once || is_file;
     let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
     let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
-    let figures = Figures::new();
-    let handler = OutputHandler { arguments, status, is_once: once, figures, pages, failed: None };
+    let flow = flow(arguments);
+    let published = Published::start(vec![flow.clone()]);
+    let handler = OutputHandler {
+        arguments,
+        status,
+        is_once: once,
+        figures: Figures::new(),
+        pages,
+        flow,
+        published,
+        failed: None,
+    };
     let mut receiver = match entrance {
         Entrance::Listener(listener) => Receiver::new(listener, options, handler),
         Entrance::Call(call) => Receiver::calling(*call, options, handler),
@@ -82,6 +94,14 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         }
         Outcome::Stopped { .. } | Outcome::StreamEnded => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// What is published before a sender comes.
+fn flow(arguments: &Arguments) -> FlowReport {
+    let name = arguments.stream.as_ref().map_or_else(String::new, ToString::to_string);
+    let page = arguments.serve.page.serve.as_ref().map(|_| "page".to_owned());
+    let place = arguments.to.as_ref().map(published::shown).or(page).unwrap_or_default();
+    FlowReport { id: 1, role: FlowRole::Receiver, name, place, ..FlowReport::default() }
 }
 
 /// Where the stream comes from.
@@ -196,6 +216,9 @@ struct OutputHandler<'a> {
     figures: Figures,
     /// With --serve.
     pages: Option<Pages>,
+    /// What is published, and by what.
+    flow: FlowReport,
+    published: Published,
     /// Set if the target cannot be opened, or the output is closed.
     failed: Option<Failure>,
 }
@@ -245,6 +268,7 @@ impl ReceiverHandler for OutputHandler<'_> {
                 self.status.refused(&format!("{sender} was refused: {reason}"));
             }
             ReceiverEvent::Receiving(remote) => {
+                self.received_from(remote);
                 self.status.connection(&format!("receiving from {remote}"));
             }
             event @ (ReceiverEvent::ReceivingPath { .. }
@@ -397,7 +421,46 @@ impl OutputHandler<'_> {
         if let Some(pages) = &self.pages {
             pages.figures(&figures);
         }
+        self.publish(report, &figures);
         self.status.show(&line, figures)
+    }
+
+    /// A connection from this address, after the first a new one.
+    fn received_from(&mut self, remote: SocketAddr) {
+        if !self.flow.peers.is_empty() {
+            self.flow.reconnections += 1;
+        }
+        self.flow.peers = vec![remote.to_string()];
+    }
+
+    fn publish(&mut self, report: &Report, rates: &serde_json::Value) {
+        let flowing = self.figures.flowing;
+        let over = flowing.and_then(|flowing| flowing.connection);
+        let path = |path: &ReceivedPath| PathReport {
+            path: u32::try_from(path.path + 1).unwrap_or(u32::MAX),
+            peer: path.remote.to_string(),
+            round_trip_s: published::seconds(path.round_trip),
+            bytes: path.bytes_received,
+            ..PathReport::default()
+        };
+        if !self.figures.paths.is_empty() {
+            self.flow.peers =
+                self.figures.paths.iter().map(|path| path.remote.to_string()).collect();
+        }
+        let flow = FlowReport {
+            flowing: true,
+            round_trip_s: published::seconds(over.and_then(|over| over.clock_round_trip)),
+            latency_s: published::seconds(flowing.and_then(|flowing| flowing.latency)),
+            input_bytes: over.map_or(0, |over| over.bytes_received),
+            output_bytes: Some(flowing.map_or(0, |flowing| flowing.written_bytes)),
+            units: report.units,
+            dropped_units: report.dropped_units,
+            paths: self.figures.paths.iter().map(path).collect(),
+            delays: flowing.map(|flowing| published::delays(&flowing.delays)),
+            ..self.flow.clone()
+        };
+        self.flow = with_report(with_rates(flow, rates), report);
+        self.published.publish(vec![self.flow.clone()]);
     }
 
     fn totals(&mut self, report: &Report) -> Result<(), Failure> {

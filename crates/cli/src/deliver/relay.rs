@@ -1,11 +1,13 @@
 //! `ontempo relay`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_mechanisms::congestion::CongestionName;
+use ontempo_monitor::{FlowReport, FlowRole, ViewersReport};
 use ontempo_relay::{
     Command, Relay, RelayDriver, RelayEvent, RelayOptions, RelayStatistics, StreamStatistics,
     configuration,
@@ -16,7 +18,8 @@ use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
 use serde_json::json;
 
 use super::EXAMPLE_PORT;
-use super::documents::Documents;
+use super::documents::{Counters, Documents, Meter};
+use super::published::{self, Published, with_rates};
 use super::receive::identity;
 use super::relay_page::RelayPage;
 use super::serve::Pages;
@@ -75,7 +78,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<(), Failure> {
         RelayPage::start(arguments, pages, &viewing, at, &stop)
     });
     let page = page.transpose()?;
-    let ended = watch(&driver, page.as_ref(), status, &stop);
+    let ended = watch(&driver, page.as_ref(), status, Flows::start(local), &stop);
     // Only a page whose thread the flag ends can be waited for.
     stop.store(true, Ordering::Relaxed);
     drop(page);
@@ -140,6 +143,7 @@ fn watch(
     driver: &Driver<RelayDriver>,
     page: Option<&RelayPage>,
     mut status: StatusLine,
+    mut flows: Flows,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let mut due = Instant::now() + INTERVAL;
@@ -156,6 +160,7 @@ fn watch(
             let asked = driver.command(Command::Report(reply)).is_ok();
             if let Some((figures, events)) = asked.then(|| report.recv().ok()).flatten() {
                 events.iter().for_each(|event| tell(&mut status, event));
+                flows.publish(&figures);
                 status.show(&line(&figures), document(&figures))?;
             }
         }
@@ -164,6 +169,64 @@ fn watch(
             return Ok(());
         }
         std::thread::sleep(STEP);
+    }
+}
+
+/// What is published: the relay, then each of its streams.
+struct Flows {
+    relay: FlowReport,
+    meter: Meter,
+    /// By name: the number of the stream, and its rate.
+    streams: BTreeMap<Option<StreamName>, (u32, Meter)>,
+    next: u32,
+    published: Published,
+}
+
+impl Flows {
+    fn start(local: SocketAddr) -> Self {
+        let place = local.to_string();
+        let relay = FlowReport { id: 0, role: FlowRole::Relay, place, ..FlowReport::default() };
+        let published = Published::start(vec![relay.clone()]);
+        Self { relay, meter: Meter::new(), streams: BTreeMap::new(), next: 0, published }
+    }
+
+    fn publish(&mut self, all: &RelayStatistics) {
+        let now = Instant::now();
+        let counters =
+            Counters { input: all.bytes_received, output: all.bytes_sent, ..Counters::default() };
+        let relay = FlowReport {
+            flowing: all.streams.iter().any(|stream| stream.is_live),
+            input_bytes: all.bytes_received,
+            output_bytes: Some(all.bytes_sent),
+            dropped_units: all.left_out,
+            viewers: Some(ViewersReport { count: all.viewers, ..ViewersReport::default() }),
+            ..self.relay.clone()
+        };
+        let mut flows = vec![with_rates(relay, &self.meter.rates(now, counters))];
+        self.streams.retain(|name, _| all.streams.iter().any(|stream| stream.name == *name));
+        for stream in &all.streams {
+            let (id, meter) = self.streams.entry(stream.name.clone()).or_insert_with(|| {
+                self.next += 1;
+                (self.next, Meter::new())
+            });
+            let counters = Counters { input: stream.bytes, ..Counters::default() };
+            let rates = meter.rates(now, counters);
+            let flow = FlowReport {
+                id: *id,
+                role: FlowRole::Stream,
+                name: stream.name.as_ref().map_or_else(String::new, ToString::to_string),
+                place: self.relay.place.clone(),
+                flowing: stream.is_live,
+                input_bytes: stream.bytes,
+                units: stream.units,
+                late_units: stream.late,
+                dropped_units: stream.refused,
+                viewers: Some(published::viewers(&stream.viewers)),
+                ..FlowReport::default()
+            };
+            flows.push(FlowReport { output_bps: None, loss: None, ..with_rates(flow, &rates) });
+        }
+        self.published.publish(flows);
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_mechanisms::congestion::CongestionName;
+use ontempo_monitor::{FlowReport, FlowRole};
 use ontempo_session::latency::ShortLatency;
 use ontempo_session::paths::{PathAddress, PathEvent, PathFigures, PathOptions};
 use ontempo_session::{
@@ -18,10 +19,11 @@ use ontempo_session::{
 use ontempo_transport::live::Options;
 use ontempo_transport::{Configuration, ConnectionStatistics, DeliveryOrder, Reliability, Trust};
 use ontempo_udp::SocketOptions;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::documents::{Counters, Documents, Meter, with};
 use super::paths::{self, AnySender};
+use super::published::{self, Published, with_rates, with_report};
 use super::status_line::StatusLine;
 use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
@@ -144,6 +146,15 @@ fn next_port(address: &str) -> String {
     format!("{host}:{next}")
 }
 
+/// What is published before the receiver answers.
+fn flow(arguments: &Arguments, to: SocketAddr, paths: Option<&PathOptions>) -> FlowReport {
+    let name = arguments.stream.as_ref().map_or_else(String::new, ToString::to_string);
+    let all = paths.map(|paths| paths.paths.iter().map(|path| path.remote).collect());
+    let peers = all.unwrap_or_else(|| vec![to]).iter().map(ToString::to_string).collect();
+    let place = published::shown(&arguments.from);
+    FlowReport { id: 1, role: FlowRole::Sender, name, place, peers, ..FlowReport::default() }
+}
+
 /// Writes events to the terminal.
 struct OutputHandler {
     status: StatusLine,
@@ -158,6 +169,9 @@ struct OutputHandler {
     give_up: Duration,
     meter: Meter,
     source: SourceWatch,
+    /// What is published, and by what.
+    flow: FlowReport,
+    published: Published,
     /// Set if the output is closed.
     failed: Option<Failure>,
 }
@@ -235,6 +249,8 @@ impl OutputHandler {
         to: SocketAddr,
         paths: Option<&PathOptions>,
     ) -> Self {
+        let flow = flow(arguments, to, paths);
+        let published = Published::start(vec![flow.clone()]);
         Self {
             status: StatusLine::new(documents),
             to: to.to_string(),
@@ -244,6 +260,8 @@ impl OutputHandler {
             give_up: arguments.give_up,
             meter: Meter::new(),
             source: SourceWatch::new(&arguments.from),
+            flow,
+            published,
             failed: None,
         }
     }
@@ -274,9 +292,33 @@ impl OutputHandler {
             all: over.packets_sent + over.packets_lost,
         };
         let rates = self.meter.rates(Instant::now(), counters);
+        self.publish(all, over, &rates);
         let written =
             self.status.show(&line, with(self.documents_of(figures(all, Some(over))), rates));
         self.done(written)
+    }
+
+    fn publish(&mut self, all: &SenderTotals, over: &ConnectionStatistics, rates: &Value) {
+        let target = over.target.map(|rate| rate.as_bits_per_sec() as f64);
+        let flow = FlowReport {
+            flowing: true,
+            target_bps: target,
+            round_trip_s: published::seconds(over.round_trip),
+            latency_s: published::seconds(all.latency),
+            input_bytes: all.input_bytes,
+            output_bytes: Some(over.bytes_sent),
+            units: all.flow.units,
+            dropped_units: all.flow.dropped + all.overflow.units,
+            packets: Some(over.packets_sent + over.packets_lost),
+            lost_packets: Some(over.packets_lost),
+            lost_bytes: Some(over.bytes_lost),
+            reconnections: all.reconnected,
+            paths: paths::reports(&self.figures, &self.paths),
+            viewers: all.viewers.as_ref().map(published::viewers),
+            ..self.flow.clone()
+        };
+        let flow = with_rates(with_report(flow, &all.report), rates);
+        self.published.publish(vec![flow]);
     }
 
     fn path_event(&mut self, event: PathEvent) -> ControlFlow<()> {

@@ -9,7 +9,7 @@ use ontempo_monitor::{
 use serde::{Serialize, Serializer};
 
 #[derive(Serialize)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     sockets: Vec<Shown<'a>>,
 }
 
@@ -84,7 +84,7 @@ enum Number {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn of(collected: &'a [Collected]) -> Self {
+    pub(crate) fn of(collected: &'a [Collected]) -> Self {
         let shown = |one: &'a Collected| Shown {
             index: one.index,
             process: one.process,

@@ -4,6 +4,7 @@
 #![no_main]
 
 #[path = "../exercise.rs"]
+#[allow(dead_code)] // the other targets' part
 mod exercise;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::agentx(bytes));

@@ -100,7 +100,7 @@ mod tests {
         (status.neighbours, status.refused, status.packets_in) = (2, 4, 90);
         status.census.sessions = 3;
         status.dropped.insert("a \"bad\" checksum".to_owned(), 5);
-        let text = Page::of(&[], Some(Some(&status))).unwrap().plain;
+        let text = Page::of(&[], &[], Some(Some(&status))).unwrap().plain;
         for line in [
             "ontempo_rsvpd_up 1",
             "ontempo_rsvpd_age_seconds 10.0",
@@ -114,8 +114,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\nis not in\n{text}");
         }
-        let text = Page::of(&[], Some(None)).unwrap().plain;
+        let text = Page::of(&[], &[], Some(None)).unwrap().plain;
         assert!(text.contains("ontempo_rsvpd_up 0\n") && !text.contains("sessions"), "{text}");
-        assert!(!Page::of(&[], None).unwrap().plain.contains("rsvpd"));
+        assert!(!Page::of(&[], &[], None).unwrap().plain.contains("rsvpd"));
     }
 }

@@ -8,8 +8,9 @@ use ontempo_transport::{CloseReason, Delivery};
 use super::message::{FileContent, Offer, Reply, read};
 use super::part::{Beginning, PartFile};
 use crate::error::Error;
+use crate::flowing::Flowing;
 use crate::message::Report;
-use crate::receiver::{Ended, Flowing, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
+use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
 use crate::reporting::send;
 
 /// The file that is being received, over one or several connections.
@@ -191,7 +192,8 @@ impl<H: ReceiverHandler> Receiver<H> {
         let report = transfer.report();
         send(reports, &report);
         let (written_bytes, connection) = (report.bytes, over.statistics());
-        self.emit(ReceiverEvent::Flowing(&Flowing { latency: None, written_bytes, connection }))?;
+        let (latency, delays) = (None, self.delays);
+        self.emit(ReceiverEvent::Flowing(&Flowing { latency, written_bytes, connection, delays }))?;
         self.emit(ReceiverEvent::Progress(&report, &now))
     }
 }

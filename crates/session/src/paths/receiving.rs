@@ -10,8 +10,9 @@ use ontempo_transport::{CloseReason, Delivery, DeliveryOrder, FlowConfig};
 
 use super::{Joined, PathLabel};
 use crate::error::Error;
+use crate::flowing::Flowing;
 use crate::message::Report;
-use crate::receiver::{Ended, Flowing, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
+use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
 use crate::reporting::{send, with_counts};
 use crate::takeover::Entrance;
 
@@ -207,7 +208,10 @@ impl<H: ReceiverHandler> Receiver<H> {
     fn take_of_path(&mut self, delivery: Delivery) -> Result<(), Error> {
         let Delivery::Unit(unit) = delivery else { return Ok(()) };
         match self.joined.take(&unit) {
-            Some(content) => self.take_message(content),
+            Some(content) => {
+                self.delays.count(&unit);
+                self.take_message(content)
+            }
             None => Ok(()),
         }
     }
@@ -304,7 +308,8 @@ impl<H: ReceiverHandler> Receiver<H> {
         let flows = members.iter().filter_map(|member| member.flow.statistics());
         let busiest = flows.max_by_key(|flow| flow.throughput.as_bits_per_sec());
         self.emit(ReceiverEvent::Paths(&paths))?;
-        self.emit(ReceiverEvent::Flowing(&Flowing { latency, written_bytes, connection }))?;
+        let delays = self.delays;
+        self.emit(ReceiverEvent::Flowing(&Flowing { latency, written_bytes, connection, delays }))?;
         match busiest {
             Some(flow) => self.emit(ReceiverEvent::Progress(&report, &flow)),
             None => Ok(()),

@@ -531,11 +531,14 @@ impl<H: SenderHandler> PathSender<H> {
         let figures = self.figures();
         let first = figures.iter().position(|path| path.carries);
         let over = first.and_then(|path| self.dials[path].statistics);
-        let over = over.or_else(|| self.dials.iter().find_map(|dial| dial.statistics))?;
+        let statistics = || self.dials.iter().filter_map(|dial| dial.statistics);
+        let over = over.or_else(|| statistics().next())?;
         Some(ConnectionStatistics {
             bytes_sent: figures.iter().map(|path| path.bytes_sent).sum(),
             packets_sent: figures.iter().map(|path| path.packets_sent).sum(),
             packets_lost: figures.iter().map(|path| path.packets_lost).sum(),
+            // Of the current connections.
+            bytes_lost: statistics().map(|one| one.bytes_lost).sum(),
             ..over
         })
     }

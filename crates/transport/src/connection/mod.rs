@@ -332,6 +332,7 @@ impl Connection {
         ConnectionStatistics {
             packets_sent: path.sent_packets,
             packets_lost: path.lost_packets,
+            bytes_lost: path.lost_bytes,
             bytes_sent: all.udp_tx.bytes,
             bytes_received: all.udp_rx.bytes,
             datagrams_sent: all.udp_tx.datagrams,

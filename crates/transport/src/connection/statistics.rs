@@ -195,6 +195,8 @@ pub struct ConnectionStatistics {
     pub packets_sent: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
+    /// Bytes of these packets: what was in them is sent again, unless its deadline has passed.
+    pub bytes_lost: u64,
     /// UDP payload sent, bytes.
     pub bytes_sent: u64,
     /// UDP payload received, bytes.
