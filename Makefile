@@ -88,8 +88,12 @@ bench-gateway: machine ## Measure 100 MB through a pair of gateways beside direc
 	cargo bench $(FEATURES) -p ontempo-cli --bench gateway
 
 .PHONY: bench-relay
-bench-relay: machine ## Measure what a viewer costs a relay.
-	cargo bench -p ontempo-relay --bench relay
+bench-relay: build ## Measure how many viewers a relay bears.
+	cargo bench -p ontempo-relay --bench relay -- --program $(CURDIR)/$(BIN)/ontempo
+
+.PHONY: bench-idle
+bench-idle: machine ## Measure what an idle connection holds, and what holds it.
+	cargo bench -p ontempo-transport --bench idle
 
 .PHONY: bench-files
 bench-files: build ## Measure the goodput of files beside curl, as root.

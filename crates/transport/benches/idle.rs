@@ -109,7 +109,8 @@ static ALLOCATOR: Counting = Counting;
 
 /// The innermost functions of this allocation that are of a crate and not of the standard library.
 fn place() -> String {
-    const LIBRARY: [&str; 7] = ["alloc::", "core::", "std::", "idle::", "hashbrown::", "__", "<alloc::"];
+    const LIBRARY: [&str; 7] =
+        ["alloc::", "core::", "std::", "idle::", "hashbrown::", "__", "<alloc::"];
     let text = Backtrace::force_capture().to_string();
     let names = text.lines().map(str::trim).filter_map(|line| line.split_once(": "));
     let names = names.map(|(_, name)| name).filter(|name| {
@@ -166,8 +167,7 @@ impl World {
 
     fn connect(&mut self) {
         let token = Token::new(b"token").expect("short");
-        let begun =
-            self.clients.connect(self.now, address(1), "server", &Trust::Insecure, token);
+        let begun = self.clients.connect(self.now, address(1), "server", &Trust::Insecure, token);
         begun.expect("it begins");
         self.flush(false);
     }

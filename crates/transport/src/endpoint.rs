@@ -47,6 +47,8 @@ struct Kept {
     wake: Time,
     /// True if it is in the queue of connections that may have something to send.
     queued: bool,
+    /// Transmissions since others had their turn.
+    in_a_row: u8,
     origin: Origin,
     /// Its part of the endpoint's memory, as last counted.
     memory: u64,
@@ -60,6 +62,9 @@ const SERVER_CRYPTO_BUFFER: usize = 4096;
 
 /// Maximum queued answers to packets without a connection.
 const MAX_RESPONSES: usize = 64;
+
+/// Transmissions of a connection after which others have their turn.
+const MAX_IN_A_ROW: u8 = 4;
 
 /// Configuration of a server.
 struct Listening {
@@ -349,14 +354,14 @@ impl Endpoint {
             self.settle(place);
             match step {
                 Step::Transmit(transmit) => {
-                    self.queue(place);
+                    self.queue_again(place);
                     if let Some(transmit) = self.addressed(&transmit, dscp) {
                         return Poll::Transmit(transmit);
                     }
                     out.clear();
                 }
-                Step::Wait(until) => self.set_timer(place, Some(until)),
-                Step::Nothing => self.set_timer(place, None),
+                Step::Wait(until) => self.rest(place, Some(until)),
+                Step::Nothing => self.rest(place, None),
             }
         }
         match self.timers.first() {
@@ -486,6 +491,7 @@ impl Endpoint {
             has_place: !accepted,
             wake: Time::NEVER,
             queued: false,
+            in_a_row: 0,
             origin,
             memory: CONNECTION_COST,
             buffers,
@@ -525,6 +531,20 @@ impl Endpoint {
         {
             kept.queued = true;
             self.ready.push_back(place);
+        }
+    }
+
+    /// A connection has sent something, and mostly has no more: it is asked again at once, while the
+    /// processor has its state at hand, and not after all others.
+    fn queue_again(&mut self, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        kept.in_a_row += 1;
+        if kept.in_a_row < MAX_IN_A_ROW && !kept.queued {
+            kept.queued = true;
+            self.ready.push_front(place);
+        } else {
+            kept.in_a_row = 0;
+            self.queue(place);
         }
     }
 
@@ -586,8 +606,10 @@ impl Endpoint {
         }
     }
 
-    fn set_timer(&mut self, place: usize, until: Option<Time>) {
+    /// A connection has nothing to send before `until`, or before an event.
+    fn rest(&mut self, place: usize, until: Option<Time>) {
         let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        kept.in_a_row = 0;
         let wake = kept.connection.wake_at().min(until.unwrap_or(Time::NEVER));
         if wake != kept.wake {
             self.timers.remove(&(kept.wake, place));
