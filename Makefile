@@ -92,8 +92,9 @@ bench-relay: build ## Measure how many viewers a relay bears.
 	cargo bench -p ontempo-relay --bench relay -- --program $(CURDIR)/$(BIN)/ontempo
 
 .PHONY: bench-idle
-bench-idle: machine ## Measure what an idle connection holds, and what holds it.
+bench-idle: build ## Measure what an idle connection holds, and what holds it.
 	cargo bench -p ontempo-transport --bench idle
+	cargo bench -p ontempo-relay --bench relay -- --idle --program $(CURDIR)/$(BIN)/ontempo
 
 .PHONY: bench-files
 bench-files: build ## Measure the goodput of files beside curl, as root.

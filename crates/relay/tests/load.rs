@@ -47,6 +47,7 @@ fn every_viewer_of_the_load_is_served_and_every_frame_counted_once() {
     let relay = relay.expect("a thread");
     let load = Load::start(
         VIEWERS,
+        true,
         Target {
             address,
             trust: Trust::Fingerprint(identity.fingerprint()),

@@ -76,6 +76,8 @@ struct Clients {
     endpoint: Endpoint,
     target: Target,
     wanted: usize,
+    /// False: no source comes, and the viewers wait.
+    has_source: bool,
     under_way: usize,
     source: Option<(ConnectionId, Option<FlowId>)>,
     viewers: BTreeMap<ConnectionId, Viewer>,
@@ -107,7 +109,7 @@ impl Clients {
         while let Some(event) = self.endpoint.poll_event() {
             self.on_event(now, event);
         }
-        if self.source.is_none() {
+        if self.has_source && self.source.is_none() {
             self.source = Some((self.connect(now, self.target.source.clone()), None));
         }
         while self.under_way < AT_ONCE && self.viewers.len() < self.wanted {
@@ -268,15 +270,22 @@ impl Protocol for Clients {
 pub(crate) struct Load(Driver<Clients>);
 
 impl Load {
-    /// So many viewers of a relay.
-    pub(crate) fn start(viewers: usize, target: Target) -> Self {
+    /// So many viewers of a relay, and a source, without which they wait.
+    pub(crate) fn start(viewers: usize, has_source: bool, target: Target) -> Self {
         let (places, half_open) = (viewers + 2, viewers + 2);
-        let configuration =
-            Configuration { connections: places, half_open, ..ontempo_session::configuration() };
+        // As much as they need: this is not what is measured.
+        let receive_memory = ontempo_foundation::Bytes::new(4 << 30);
+        let configuration = Configuration {
+            connections: places,
+            half_open,
+            receive_memory,
+            ..ontempo_session::configuration()
+        };
         let clients = Clients {
             endpoint: Endpoint::new(configuration, [2; 32]),
             target,
             wanted: viewers,
+            has_source,
             under_way: 0,
             source: None,
             viewers: BTreeMap::new(),

@@ -1,12 +1,14 @@
-//! How many viewers does a relay bear?
+//! How many viewers does a relay bear, and what do idle ones hold?
 //!
 //! `make bench-relay`, or `cargo bench -p ontempo-relay --bench relay -- [--json] [--seconds SECONDS]
-//! --program ONTEMPO [VIEWERS ...]`. The program `ontempo relay` gets a stream of 25 frames of 5,000 bytes a
+//! [--idle] --program ONTEMPO [VIEWERS ...]`. The program `ontempo relay` gets a stream of 25 frames of 5,000 bytes a
 //! second, 1 Mbit/s, and gives it to viewers that are all in this process, over loopback, each over a
 //! connection of its own that reports once a second. Measured is how many viewers have 99 % of the
 //! frames within 500 ms, what the relay's process uses of the processor and of memory, and what this
 //! process uses of another core. It ends with the first number of viewers of which one in a hundred is not
 //! served.
+//!
+//! With `--idle` there is no source: the viewers wait, and the relay's memory is what is measured.
 
 mod load;
 
@@ -44,7 +46,8 @@ fn start(program: &Path, viewers: usize) -> Relay {
     let mut command = Process::new(program);
     command.args(["relay", "--json", "--listen", "127.0.0.1:0"]);
     command.args(["--viewers", &count, "--viewers-of-host", &count]).env_remove("ONTEMPO_TOKEN");
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
@@ -89,14 +92,46 @@ struct Measured {
     packets: f64,
 }
 
-fn measure(program: &Path, viewers: usize, span: Wall) -> Measured {
-    let relay = start(program, viewers);
-    let process = relay.0.id().to_string();
-    let load = Load::start(viewers, relay.1.clone());
+fn await_viewers(load: &Load, viewers: usize) {
     let begun = Instant::now();
     while load.figures().open < viewers && begun.elapsed() < CONNECTING {
         sleep(Wall::from_millis(100));
     }
+}
+
+/// What viewers without a stream cost.
+fn measure_idle(program: &Path, viewers: usize, span: Wall, is_json: bool) {
+    let relay = start(program, viewers);
+    let process = relay.0.id().to_string();
+    let (_, before) = used(&process);
+    let load = Load::start(viewers, false, relay.1.clone());
+    await_viewers(&load, viewers);
+    let (cpu_before, opened) = used(&process);
+    sleep(span);
+    let ((cpu, after), Figures { open, closed, .. }) = (used(&process), load.figures());
+    let each = (after - before) / open.max(1) as f64 * 1e3;
+    let core = (cpu - cpu_before) / span.as_secs_f64();
+    if is_json {
+        let document = json!({
+            "idle": viewers, "connected": open, "closed": closed, "relay_mb_before": before,
+            "relay_mb_opened": opened, "relay_mb": after, "kb_each": each, "relay_cores": core,
+        });
+        println!("{document}");
+    } else {
+        println!(
+            "{open} idle, {closed} closed: the relay has {opened:.0} MB, {after:.0} MB {} s later, \
+             {before:.0} MB without them: {each:.1} kB each; {:.1} % of a core",
+            span.as_secs(),
+            core * 100.0
+        );
+    }
+}
+
+fn measure(program: &Path, viewers: usize, span: Wall) -> Measured {
+    let relay = start(program, viewers);
+    let process = relay.0.id().to_string();
+    let load = Load::start(viewers, true, relay.1.clone());
+    await_viewers(&load, viewers);
     sleep(SETTLING);
     load.begin();
     let (begun, before) = (Instant::now(), load.carried());
@@ -156,12 +191,14 @@ impl Measured {
 }
 
 fn main() {
-    let (mut is_json, mut seconds, mut program, mut numbers) = (false, 10, None, Vec::new());
+    let (mut is_json, mut is_idle, mut seconds) = (false, false, 10);
+    let (mut program, mut numbers) = (None, Vec::new());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--bench" => {}
             "--json" => is_json = true,
+            "--idle" => is_idle = true,
             "--seconds" => {
                 seconds =
                     words.next().and_then(|word| word.parse().ok()).expect("--seconds SECONDS");
@@ -171,6 +208,12 @@ fn main() {
         }
     }
     let program = program.expect("--program ONTEMPO");
+    if is_idle {
+        let numbers = if numbers.is_empty() { vec![1_000, 10_000] } else { numbers };
+        let span = Wall::from_secs(seconds);
+        numbers.into_iter().for_each(|viewers| measure_idle(&program, viewers, span, is_json));
+        return;
+    }
     if numbers.is_empty() {
         numbers = vec![50, 200, 500, 1_000, 2_000];
     }
