@@ -1,6 +1,7 @@
 //! All connections of one UDP socket.
 
 mod memory;
+mod turns;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -62,9 +63,6 @@ const SERVER_CRYPTO_BUFFER: usize = 4096;
 
 /// Maximum queued answers to packets without a connection.
 const MAX_RESPONSES: usize = 64;
-
-/// Transmissions of a connection after which others have their turn.
-const MAX_IN_A_ROW: u8 = 4;
 
 /// Configuration of a server.
 struct Listening {
@@ -525,29 +523,6 @@ impl Endpoint {
         })
     }
 
-    fn queue(&mut self, place: usize) {
-        if let Some(Some(kept)) = self.connections.get_mut(place)
-            && !kept.queued
-        {
-            kept.queued = true;
-            self.ready.push_back(place);
-        }
-    }
-
-    /// A connection has sent something, and mostly has no more: it is asked again at once, while the
-    /// processor has its state at hand, and not after all others.
-    fn queue_again(&mut self, place: usize) {
-        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-        kept.in_a_row += 1;
-        if kept.in_a_row < MAX_IN_A_ROW && !kept.queued {
-            kept.queued = true;
-            self.ready.push_front(place);
-        } else {
-            kept.in_a_row = 0;
-            self.queue(place);
-        }
-    }
-
     /// Processes a connection after an event.
     fn progress(&mut self, now: Time, place: usize) {
         if let Some(Some(kept)) = self.connections.get_mut(place) {
@@ -603,20 +578,6 @@ impl Endpoint {
             }
             self.connections[place] = None;
             self.count -= 1;
-        }
-    }
-
-    /// A connection has nothing to send before `until`, or before an event.
-    fn rest(&mut self, place: usize, until: Option<Time>) {
-        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-        kept.in_a_row = 0;
-        let wake = kept.connection.wake_at().min(until.unwrap_or(Time::NEVER));
-        if wake != kept.wake {
-            self.timers.remove(&(kept.wake, place));
-            kept.wake = wake;
-            if wake < Time::NEVER {
-                self.timers.insert((wake, place));
-            }
         }
     }
 }

@@ -278,6 +278,7 @@ impl Load {
         let configuration = Configuration {
             connections: places,
             half_open,
+            asks_once: true,
             receive_memory,
             ..ontempo_session::configuration()
         };
