@@ -88,8 +88,13 @@ bench-gateway: machine ## Measure 100 MB through a pair of gateways beside direc
 	cargo bench $(FEATURES) -p ontempo-cli --bench gateway
 
 .PHONY: bench-relay
-bench-relay: machine ## Measure what a viewer costs a relay.
-	cargo bench -p ontempo-relay --bench relay
+bench-relay: build ## Measure how many viewers a relay bears.
+	cargo bench -p ontempo-relay --bench relay -- --program $(CURDIR)/$(BIN)/ontempo
+
+.PHONY: bench-idle
+bench-idle: build ## Measure what an idle connection holds, and what holds it.
+	cargo bench -p ontempo-transport --bench idle
+	cargo bench -p ontempo-relay --bench relay -- --idle --program $(CURDIR)/$(BIN)/ontempo
 
 .PHONY: bench-page
 bench-page: machine ## Measure how many browsers the page of a stream bears.

@@ -63,7 +63,7 @@ impl Protocol for RelayDriver {
         self.receive_buffer.extend_from_slice(datagram.data);
         let data = self.receive_buffer.split();
         self.endpoint.handle(now, Source::from(&datagram), data);
-        self.relay.work(now, &mut self.endpoint);
+        self.relay.take(now, &mut self.endpoint);
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
@@ -88,7 +88,7 @@ impl Protocol for RelayDriver {
     fn handle_timeout(&mut self, now: Time) {
         self.wake = Time::NEVER;
         self.endpoint.handle_timeout(now);
-        self.relay.work(now, &mut self.endpoint);
+        self.relay.take(now, &mut self.endpoint);
         if now >= self.ends_at {
             self.ends_at = Time::ZERO;
         }
@@ -99,8 +99,13 @@ impl Protocol for RelayDriver {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        let poll = self.endpoint.poll_transmit(now, buffer);
-        self.relay.work(now, &mut self.endpoint);
+        let poll = loop {
+            let poll = self.endpoint.poll_transmit(now, buffer);
+            self.relay.take(now, &mut self.endpoint);
+            if matches!(poll, Poll::Transmit(_)) || !self.relay.offer(now, &mut self.endpoint) {
+                break poll;
+            }
+        };
         self.wake = Time::NEVER;
         match poll {
             Poll::Transmit(of) => {

@@ -14,6 +14,7 @@ mod held;
 mod numbers;
 mod options;
 mod relay;
+mod round;
 mod source;
 mod stream;
 mod viewer;

@@ -115,6 +115,8 @@ pub struct Relay {
     pub(crate) account: Account,
     pub(crate) random: RandomStream,
     due: Time,
+    /// The stream whose viewers have the next turn.
+    turn: usize,
     events: VecDeque<RelayEvent>,
 }
 
@@ -131,6 +133,7 @@ impl Relay {
             account: Account::default(),
             random: RandomStream::new(seed, "sessions of a relay"),
             due: Time::ZERO,
+            turn: 0,
             events: VecDeque::new(),
         }
     }
@@ -151,8 +154,15 @@ impl Relay {
         }
     }
 
-    /// Handles the endpoint's events, and what is due.
+    /// Handles the endpoint's events, and what is due, and offers all viewers what has come.
     pub fn work(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.take(now, endpoint);
+        self.offer_all(now, endpoint);
+    }
+
+    /// Handles the endpoint's events, and what is due. What has come is not yet offered to the viewers:
+    /// see [`offer`](Self::offer).
+    pub fn take(&mut self, now: Time, endpoint: &mut Endpoint) {
         while let Some(event) = endpoint.poll_event() {
             self.on_event(now, endpoint, event);
         }
@@ -161,6 +171,33 @@ impl Relay {
             self.look(now, endpoint);
             self.report(now, endpoint);
         }
+    }
+
+    /// Offers one viewer what has come for it, so that a driver sends it before the next viewer has its
+    /// turn; false if all have been offered all.
+    pub fn offer(&mut self, now: Time, endpoint: &mut Endpoint) -> bool {
+        let count = self.streams.len();
+        for place in (self.turn..self.turn + count).map(|place| place % count) {
+            let Some(stream) = self.streams.values_mut().nth(place) else { continue };
+            let Some(id) = stream.round.next(stream.viewers.iter()) else { continue };
+            self.turn = place + 1;
+            let (Some(Peer::Viewer(viewer)), Some(connection)) =
+                (self.peers.get_mut(&id), endpoint.connection(id))
+            else {
+                return true;
+            };
+            let stalled = self.options.stalled;
+            if let Err(close) = viewer.offer_round(now, connection, &stream.round, stalled) {
+                self.close(now, endpoint, id, close);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Offers all viewers all that has come.
+    pub(crate) fn offer_all(&mut self, now: Time, endpoint: &mut Endpoint) {
+        while self.offer(now, endpoint) {}
     }
 
     fn on_event(&mut self, now: Time, endpoint: &mut Endpoint, event: Event) {
@@ -296,7 +333,8 @@ impl Relay {
         let Ok(flow) = connection.open_flow(FlowConfig { label, ..stream.config.clone() }) else {
             return;
         };
-        let mut watching = Watching::new(flow, stream.is_reliable(), start.is_none());
+        let how = (stream.is_reliable(), start.is_none());
+        let mut watching = Watching::new(flow, stream.round.end(), how);
         for unit in start.unwrap_or_default() {
             if watching.offer(now, connection, &unit, self.options.stalled).is_err() {
                 break;

@@ -166,23 +166,7 @@ impl Relay {
             depends_on: unit.depends_on.iter().map(|on| base.saturating_add(*on)).collect(),
         };
         stream.keep(&relayed, self.options.start.get());
-        let mut closing = Vec::new();
-        for &id in &stream.viewers {
-            let (Some(Peer::Viewer(viewer)), Some(connection)) =
-                (self.peers.get_mut(&id), endpoint.connection(id))
-            else {
-                continue;
-            };
-            let Some(watching) = &mut viewer.watching else { continue };
-            match watching.offer(now, connection, &relayed, self.options.stalled) {
-                Ok(true) => {}
-                Ok(false) => viewer.left_out += 1,
-                Err(close) => closing.push((id, close)),
-            }
-        }
-        for (id, close) in closing {
-            self.close(now, endpoint, id, close);
-        }
+        stream.round.push(relayed);
     }
 
     /// Closes the viewer that holds most; false if none holds anything.
@@ -238,6 +222,7 @@ impl Relay {
 
     /// Ends a stream: viewers get the rest, and report.
     pub(crate) fn end(&mut self, now: Time, endpoint: &mut Endpoint, name: &Option<StreamName>) {
+        self.offer_all(now, endpoint);
         let Some(stream) = self.streams.get_mut(name) else { return };
         if matches!(stream.stage, Stage::Ended(_)) {
             return;

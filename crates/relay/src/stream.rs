@@ -8,6 +8,8 @@ use ontempo_media::Kind;
 use ontempo_session::message::{Label, Report};
 use ontempo_transport::{ConnectionId, FlowConfig, FlowId, Reliability};
 
+use crate::round::Round;
+
 /// Units of tables directly before a key frame, with which a new viewer begins: those of MPEG-TS.
 const MAX_TABLES: usize = 4;
 
@@ -71,6 +73,7 @@ pub(crate) struct Stream {
     pub(crate) stage: Stage,
     pub(crate) source: Option<From>,
     pub(crate) viewers: BTreeSet<ConnectionId>,
+    pub(crate) round: Round,
     /// Last reports of viewers that are gone, once it has ended.
     pub(crate) done: Vec<Report>,
     /// The number above those of all units so far.
@@ -97,6 +100,7 @@ impl Stream {
             stage: Stage::Live,
             source: Some(source),
             viewers: BTreeSet::new(),
+            round: Round::default(),
             done: Vec::new(),
             next: 0,
             has_keys: false,

@@ -9,6 +9,7 @@ use ontempo_session::message::Report;
 use ontempo_transport::{CloseReason, Connection, FlowId, Outgoing, SendError};
 
 use crate::numbers::Numbers;
+use crate::round::Round;
 use crate::stream::Relayed;
 
 /// Units left out that are remembered, so that those that depend on them are left out, too.
@@ -21,6 +22,8 @@ const MAX_REPORT: usize = 4 << 10;
 #[derive(Debug)]
 pub(crate) struct Watching {
     pub(crate) flow: FlowId,
+    /// Place of the first unit that it has not been offered, of all that the stream has had.
+    pub(crate) place: u64,
     numbers: Numbers,
     left_out: BTreeSet<u64>,
     /// It waits for a key frame.
@@ -45,9 +48,10 @@ pub(crate) struct Viewer {
 pub(crate) type Close = (CloseReason, &'static str);
 
 impl Watching {
-    pub(crate) fn new(flow: FlowId, is_reliable: bool, awaits_key: bool) -> Self {
+    pub(crate) fn new(flow: FlowId, place: u64, (is_reliable, awaits_key): (bool, bool)) -> Self {
         Self {
             flow,
+            place,
             numbers: Numbers::default(),
             left_out: BTreeSet::new(),
             awaits_key,
@@ -119,6 +123,26 @@ impl Watching {
 }
 
 impl Viewer {
+    /// Sends it what has come since its last turn, or leaves it out.
+    ///
+    /// # Errors
+    /// As [`Watching::offer`].
+    pub(crate) fn offer_round(
+        &mut self,
+        now: Time,
+        connection: &mut Connection,
+        round: &Round,
+        stalled: Duration,
+    ) -> Result<(), Close> {
+        let Some(watching) = &mut self.watching else { return Ok(()) };
+        for unit in round.units_from(watching.place) {
+            let is_sent = watching.offer(now, connection, unit, stalled)?;
+            self.left_out += u64::from(!is_sent);
+        }
+        watching.place = round.end();
+        Ok(())
+    }
+
     /// Takes a report.
     ///
     /// # Errors

@@ -416,6 +416,55 @@ fn a_viewer_that_reads_nothing_holds_a_bounded_amount_and_disturbs_nobody() {
 }
 
 #[test]
+fn a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_budget_says() {
+    const HALF_OPEN: u8 = 200;
+    let options = RelayOptions { has_viewers_token: true, ..RelayOptions::default() };
+    let budget = configuration(&options);
+    let mut world = World::new(options);
+    let silent = world.viewer(b"view", &clean(20_000));
+    let honest = world.viewer(b"view", &clean(20_000));
+    let source = world.source(7, 0, Reliability::Deadline);
+    world.run(SECOND);
+    world.stream(source, 0..50, true);
+    // From now on nothing comes from one viewer, though all comes to it.
+    let mut lost = clean(20_000);
+    lost.mishaps.stalls = vec![(world.network.now(), Time::NEVER)];
+    let node = world.clients[silent].node;
+    world.network.join(node, RELAY, &lost, &clean(20_000));
+    let places = Configuration { connections: HALF_OPEN.into(), ..Configuration::default() };
+    let mut attacker = Endpoint::new(places, [99; 32]);
+    let (now, mut datagram) = (world.network.now(), Vec::new());
+    for number in 0..HALF_OPEN {
+        let token = Token::new(b"view").expect("short");
+        attacker.connect(now, address(1), "relay", &world.trust, token).expect("it begins");
+        let from = Ipv4Addr::new(172, 16, 0, number);
+        while let Poll::Transmit(of) = attacker.poll_transmit(now, &mut datagram) {
+            world.network.inject(RELAY, (from, 5_000).into(), &datagram[..of.size]);
+        }
+    }
+    let (mut most, mut connections) = (0, 0);
+    for number in 50..400 {
+        world.send(source, number, true);
+        world.run(FRAME);
+        most = most.max(world.network.endpoint(RELAY).memory());
+        connections = connections.max(world.network.endpoint(RELAY).connections());
+    }
+    world.run(SECOND);
+    assert!(world.numbers(honest).into_iter().eq(0..400), "{:?}", world.numbers(honest));
+    assert!(world.numbers(silent).len() < 400, "it acknowledged something");
+    // One flow's send queue, and a group of frames with its overhead for new viewers.
+    let units = budget.send_bytes.get() + KEY_EVERY * (FRAME_BYTES as u64 + 300);
+    assert!(world.most_held <= units, "{} of {units} bytes", world.most_held);
+    // The silent one, the honest one, the source, and those half open, of which unvalidated ones may have
+    // an eighth of the places.
+    let places = 3 + budget.half_open / 8;
+    assert!((4..=places).contains(&connections), "{connections} of {places}");
+    let received = places as u64 * (48 << 10) + 2 * FRAME_BYTES as u64 + (64 << 10);
+    assert!(most <= received, "{most} of {received} bytes");
+    assert_eq!(world.relay.statistics().viewers, 1, "the silent one has lost its place");
+}
+
+#[test]
 fn ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer() {
     const ATTACKERS: usize = 10_000;
     const AT_ONCE: usize = 100;

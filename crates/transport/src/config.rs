@@ -78,6 +78,10 @@ pub struct Configuration {
     pub pacing: Option<PacingConfig>,
     /// Packets of one transmission (GSO), at least 1; pacing may allow fewer.
     pub segments: usize,
+    /// True: after a transmission shorter than was allowed a connection is not asked again before
+    /// something happens to it, and one without units waits for no pacing. It saves an endpoint of
+    /// thousands of slow connections most of its timers.
+    pub asks_once: bool,
     /// How the peer is asked to acknowledge.
     pub acknowledge: AckRequest,
     /// Parameters of [`AckRequest::Delayed`].
@@ -154,6 +158,7 @@ impl Default for Configuration {
             rtt_correction: false,
             pacing: Some(PacingConfig::default()),
             segments: 64,
+            asks_once: false,
             acknowledge: AckRequest::default(),
             delayed_acks: DelayedAcks::default(),
             packet_threshold: 10,

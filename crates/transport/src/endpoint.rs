@@ -1,6 +1,7 @@
 //! All connections of one UDP socket.
 
 mod memory;
+mod turns;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -47,6 +48,8 @@ struct Kept {
     wake: Time,
     /// True if it is in the queue of connections that may have something to send.
     queued: bool,
+    /// Transmissions since others had their turn.
+    in_a_row: u8,
     origin: Origin,
     /// Its part of the endpoint's memory, as last counted.
     memory: u64,
@@ -349,14 +352,14 @@ impl Endpoint {
             self.settle(place);
             match step {
                 Step::Transmit(transmit) => {
-                    self.queue(place);
+                    self.queue_again(place);
                     if let Some(transmit) = self.addressed(&transmit, dscp) {
                         return Poll::Transmit(transmit);
                     }
                     out.clear();
                 }
-                Step::Wait(until) => self.set_timer(place, Some(until)),
-                Step::Nothing => self.set_timer(place, None),
+                Step::Wait(until) => self.rest(place, Some(until)),
+                Step::Nothing => self.rest(place, None),
             }
         }
         match self.timers.first() {
@@ -486,6 +489,7 @@ impl Endpoint {
             has_place: !accepted,
             wake: Time::NEVER,
             queued: false,
+            in_a_row: 0,
             origin,
             memory: CONNECTION_COST,
             buffers,
@@ -517,15 +521,6 @@ impl Endpoint {
             segment: transmit.segment_size,
             dscp,
         })
-    }
-
-    fn queue(&mut self, place: usize) {
-        if let Some(Some(kept)) = self.connections.get_mut(place)
-            && !kept.queued
-        {
-            kept.queued = true;
-            self.ready.push_back(place);
-        }
     }
 
     /// Processes a connection after an event.
@@ -583,18 +578,6 @@ impl Endpoint {
             }
             self.connections[place] = None;
             self.count -= 1;
-        }
-    }
-
-    fn set_timer(&mut self, place: usize, until: Option<Time>) {
-        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-        let wake = kept.connection.wake_at().min(until.unwrap_or(Time::NEVER));
-        if wake != kept.wake {
-            self.timers.remove(&(kept.wake, place));
-            kept.wake = wake;
-            if wake < Time::NEVER {
-                self.timers.insert((wake, place));
-            }
         }
     }
 }

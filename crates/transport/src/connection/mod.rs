@@ -115,6 +115,8 @@ pub struct Connection {
     events: VecDeque<ConnectionEvent>,
     /// True if the stack may have something to send that must not be delayed.
     urgent: bool,
+    /// True if the stack's last transmission was all that it had, and nothing has happened since.
+    is_dry: bool,
     /// Probes that the stack may send before anything else.
     probes: u8,
     /// True if anything happened since the last progress.
@@ -167,6 +169,7 @@ impl Connection {
             receiving: Receiving::default(),
             events: VecDeque::new(),
             urgent: true,
+            is_dry: false,
             probes: 0,
             touched: true,
             stack_remote: None,
@@ -405,6 +408,7 @@ impl Connection {
     /// Processes everything possible except sending.
     pub(crate) fn progress(&mut self, now: Time) {
         self.touched = false;
+        self.is_dry = false;
         while let Some(event) = self.stack.poll() {
             self.on_stack_event(now, event);
         }
@@ -508,6 +512,9 @@ impl Connection {
             return Step::Nothing;
         }
         let carrying = self.stage == Stage::Open;
+        if carrying && self.is_dry {
+            return Step::Nothing;
+        }
         if carrying
             && !self.urgent
             && self.sending.is_idle()
@@ -518,6 +525,7 @@ impl Connection {
         let most = match self.gate.allowed(now, self.max_batch(carrying)) {
             Ok(most) => most,
             Err(_) if !carrying || self.is_to_prove() => 1,
+            Err(_) if self.config.asks_once && self.sending.is_idle() => 1,
             Err(until) => return Step::Wait(until),
         };
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
@@ -540,8 +548,18 @@ impl Connection {
         if carrying && !self.sending.is_idle() {
             self.note_asked(now);
         }
-        // There may be space for more units now.
-        self.touched |= !self.sending.is_idle();
+        self.is_dry = self.config.asks_once
+            && carrying
+            && self.probes == 0
+            && transmit.size < most.get() * segment
+            && !self.sending.waits();
+        if self.is_dry {
+            self.urgent = false;
+            self.acks.release();
+        } else {
+            // There may be space for more units now.
+            self.touched |= !self.sending.is_idle();
+        }
         Step::Transmit(transmit)
     }
 

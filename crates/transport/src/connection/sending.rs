@@ -161,6 +161,11 @@ impl Sending {
         self.flows.values_mut().for_each(|flow| flow.plan(now, &path, buffered));
     }
 
+    /// True if more waits than the stack has accepted.
+    pub(super) fn waits(&self) -> bool {
+        !self.datagrams.is_empty() || self.flows.values().any(SendFlow::is_filled)
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.streams.is_empty()
             && self.datagrams.is_empty()

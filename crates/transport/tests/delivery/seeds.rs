@@ -77,6 +77,7 @@ fn configuration(random: &mut RandomStream) -> Configuration {
         send_bytes: Bytes::new(100_000),
         idle_timeout: Duration::from_secs(30),
         handshake_timeout: Duration::from_secs(30),
+        asks_once: random.chance(0.5),
         discover_packet_size: random.chance(0.3),
         retry: random.chance(0.1),
         ..Configuration::default()
