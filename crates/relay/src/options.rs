@@ -68,7 +68,7 @@ pub fn configuration(options: &RelayOptions) -> Configuration {
         // Frames of many viewers: fewer system calls are worth bursts of some packets.
         pacing: Some(PacingConfig { quantum: Duration::from_millis(4), ..PacingConfig::default() }),
         asks_once: true,
-        // Of each of thousands of idle viewers this is most of the traffic. The first comparisons follow
+        // Each of thousands of idle viewers would be asked every second. The first comparisons follow
         // each other at once, and clocks drift by a quarter of a millisecond in this time.
         clock_interval: Duration::from_secs(5),
         // A client that is gone keeps its place for that long.
