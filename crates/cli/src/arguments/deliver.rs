@@ -337,7 +337,7 @@ pub(crate) struct Page {
     /// The private key of --certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) key: Option<PathBuf>,
-    /// Another origin whose pages may show the stream, such as https://example.org; may be given several
+    /// Another origin whose pages may show the stream, such as `https://example.org`; may be given several
     /// times
     #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = origin)]
     pub(crate) allow_origin: Vec<String>,

@@ -59,7 +59,7 @@ Example:
 /// Arguments for ontempo-moq.
 #[derive(Debug, Args)]
 pub(crate) struct MoqArguments {
-    /// moq://HOST[:PORT]/PATH/NAME, and options of ontempo-moq
+    /// moq://HOST/PATH/NAME, with a port behind the host if it is not 443, and options of ontempo-moq
     #[arg(value_name = "URL|OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<std::ffi::OsString>,
 }
