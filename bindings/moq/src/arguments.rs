@@ -1,10 +1,13 @@
 //! The command line.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Parser, Subcommand};
 use url::Url;
 
 /// A stream through a relay for Media over QUIC
@@ -19,8 +22,8 @@ pub(crate) struct Program {
 pub(crate) enum Command {
     /// Publish a transport stream (MPEG-TS) at a relay for Media over QUIC
     #[command(after_help = "\
-The last part of the URL is the name of the stream, what is before it the path at the relay. A token goes behind it: \
-?jwt=TOKEN.
+The last part of the URL is the name of the stream, what is before it the path at the relay. A token goes behind it, \
+?jwt=TOKEN, which other users of this machine see in ps; better --token-file.
 
 Examples:
   ontempo publish moq://relay.example/anon/film.hang --from udp://:5000
@@ -65,8 +68,11 @@ pub(crate) struct Subscribe {
 #[derive(Debug, Args)]
 pub(crate) struct Relay {
     /// moq://HOST[:PORT]/PATH/NAME, port 443 if none is given
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_parser = UrlParser)]
     pub(crate) url: MoqUrl,
+    /// File with the token for the relay (JWT), of mode 600
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// SHA-256 of the relay's certificate; default: the issuers that this machine trusts
     #[arg(long, value_name = "HEX", conflicts_with_all = ["trust", "insecure"])]
     pub(crate) fingerprint: Option<String>,
@@ -152,6 +158,24 @@ impl FromStr for MoqUrl {
     }
 }
 
+/// Reads a [`MoqUrl`]; an error does not repeat the text, which may hold a token.
+#[derive(Clone, Copy)]
+struct UrlParser;
+
+impl TypedValueParser for UrlParser {
+    type Value = MoqUrl;
+
+    fn parse_ref(
+        &self,
+        _: &clap::Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<MoqUrl, clap::Error> {
+        let read = value.to_str().ok_or_else(|| "it is no text".to_owned()).and_then(str::parse);
+        read.map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("URL: {why}\n")))
+    }
+}
+
 /// A time such as `500 ms` or `2 s`.
 fn time(text: &str) -> Result<Duration, String> {
     let right = "write a time from 1 ms to 1 h, such as 500 ms or 2 s";
@@ -196,6 +220,13 @@ mod tests {
         }
         let told = read("moq://relay.example/?jwt=secret").expect_err("no name");
         assert!(told.contains("name") && !told.contains("secret"), "{told}");
+    }
+
+    #[test]
+    fn an_error_of_the_url_does_not_show_the_token_in_it() {
+        let words = ["ontempo", "subscribe", "moq://relay.example/?jwt=secret", "--to", "-"];
+        let told = Program::try_parse_from(words).expect_err("no name").to_string();
+        assert!(told.contains("name of the stream") && !told.contains("secret"), "{told}");
     }
 
     #[test]

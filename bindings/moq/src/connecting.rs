@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use moq_tokio::{Client, Connection, connect, tls};
+use ontempo_place::read_own;
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::arguments::Relay;
 use crate::failure::Failure;
@@ -30,6 +32,26 @@ pub(crate) fn client(relay: &Relay) -> Result<Client, Failure> {
         Some(file) => Failure::Input(format!("--trust {}: {}", file.display(), causes(&error))),
         None => Failure::Environment(format!("no connection can be made: {}", causes(&error))),
     })
+}
+
+/// Mode bits of others, which the file of a token may not have.
+const OTHERS: u32 = 0o077;
+
+/// The relay's address, with the token of a file.
+pub(crate) fn address(relay: &Relay) -> Result<Url, Failure> {
+    let mut address = relay.url.relay.clone();
+    if let Some(file) = &relay.token_file {
+        let named = format!("--token-file {}", file.display());
+        let read = read_own(file, OTHERS, || false);
+        let bytes = read.map_err(|error| Failure::Input(format!("{named}: {error}")))?;
+        let text = String::from_utf8(bytes).unwrap_or_default();
+        let token = text.trim_end_matches(['\r', '\n']);
+        if token.is_empty() || token.contains('\n') {
+            return Err(Failure::Input(format!("{named}: it must hold one line, the token")));
+        }
+        address.query_pairs_mut().append_pair("jwt", token);
+    }
+    Ok(address)
 }
 
 /// Waits for the first session.

@@ -4,7 +4,7 @@ use moq_mux::catalog;
 use moq_mux::container::ts;
 
 use crate::arguments::Publish;
-use crate::connecting::{Told, causes, client, close, ended, established, stopped};
+use crate::connecting::{Told, address, causes, client, close, ended, established, stopped};
 use crate::failure::Failure;
 use crate::source::Source;
 
@@ -33,7 +33,7 @@ pub(crate) async fn publish(arguments: &Publish) -> Result<(), Failure> {
     let catalog = catalog::Producer::new(&mut broadcast, config).map_err(|error| wrong(&error))?;
     let import = ts::Import::new(broadcast.clone(), catalog.reserve()).live();
     broadcast.announce(Default::default()).map_err(|error| wrong(&error))?;
-    let connection = client.clone().with_publisher(&origin).connect(relay.url.relay.clone());
+    let connection = client.clone().with_publisher(&origin).connect(address(relay)?);
     let mut told = Told::new(relay.json);
     let connection = tokio::select! {
         connection = established(connection, relay) => connection?,
@@ -55,7 +55,9 @@ pub(crate) async fn publish(arguments: &Publish) -> Result<(), Failure> {
     done?;
     let strange = match source.strange() {
         0 => String::new(),
-        count => format!("; {count} datagrams were no packets of MPEG-TS, and left out"),
+        count => format!(
+            "; {count} datagrams were no packets of MPEG-TS, or from another host, and left out"
+        ),
     };
     told.say("published", &format!("published {} bytes{strange}", told.bytes()));
     Ok(())

@@ -1,6 +1,6 @@
 //! Where the transport stream comes from.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, Stdin, stdin};
@@ -17,7 +17,7 @@ pub(crate) const SYNC: u8 = 0x47;
 const READ: usize = 1 << 16;
 
 pub(crate) enum Source {
-    Udp { socket: UdpSocket, strange: u64 },
+    Udp { socket: UdpSocket, host: Option<IpAddr>, strange: u64 },
     Pipe(Stdin),
     File(File),
 }
@@ -30,7 +30,7 @@ impl Source {
                 let socket = UdpSocket::bind(at).await.map_err(|error| {
                     Failure::Environment(format!("--from udp://{address}: {error}"))
                 })?;
-                Ok(Self::Udp { socket, strange: 0 })
+                Ok(Self::Udp { socket, host: None, strange: 0 })
             }
             Place::Pipe => Ok(Self::Pipe(stdin())),
             Place::File(path) => {
@@ -49,9 +49,11 @@ impl Source {
         loop {
             buffer.resize(READ, 0);
             let count = match self {
-                Self::Udp { socket, strange } => {
-                    let (count, _) = socket.recv_from(buffer).await?;
-                    if !is_packets(&buffer[..count]) {
+                Self::Udp { socket, host, strange } => {
+                    let (count, from) = socket.recv_from(buffer).await?;
+                    // The first host that sends packets is the source: another's could end the program.
+                    if !is_packets(&buffer[..count]) || *host.get_or_insert(from.ip()) != from.ip()
+                    {
                         *strange += 1;
                         continue;
                     }

@@ -1,25 +1,30 @@
 //! `ontempo subscribe`.
 
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use moq_mux::catalog::CatalogFormat;
 use moq_mux::container::ts;
 use moq_mux::{Pacer, Source};
 
 use crate::arguments::Subscribe;
-use crate::connecting::{Told, causes, client, close, ended, established, stopped};
+use crate::connecting::{Told, address, causes, client, close, ended, established, stopped};
 use crate::failure::Failure;
 use crate::sink::Sink;
+
+/// Maximum bytes of groups that are kept: 25 s of 80 Mbit/s.
+const MAX_CACHE: u64 = 256 << 20;
+
+/// How much longer than the latency a group is kept.
+const CACHED: Duration = Duration::from_secs(5);
 
 pub(crate) async fn subscribe(arguments: &Subscribe) -> Result<(), Failure> {
     let relay = &arguments.relay;
     let name = &relay.url.name;
     let mut sink = Sink::open(&arguments.to, arguments.overwrite).await?;
     let client = client(relay)?;
-    let origin = moq_tokio::origin::spawn();
-    let connection =
-        client.clone().with_subscriber(origin.clone()).connect(relay.url.relay.clone());
+    let origin = moq_tokio::origin::spawn_config(cache(arguments.latency));
+    let connection = client.clone().with_subscriber(origin.clone()).connect(address(relay)?);
     let mut told = Told::new(relay.json);
     let connection = tokio::select! {
         connection = established(connection, relay) => connection?,
@@ -56,6 +61,17 @@ pub(crate) async fn subscribe(arguments: &Subscribe) -> Result<(), Failure> {
     done.and(written)?;
     told.say("received", &format!("received {} bytes", told.bytes()));
     Ok(())
+}
+
+/// What is kept of what a relay sends: bounded, whatever it sends.
+fn cache(latency: Duration) -> moq_net::origin::Config {
+    let pool = moq_net::cache::Config::default()
+        .with_expiry(moq_net::cache::DEFAULT_EXPIRY)
+        .with_capacity(MAX_CACHE);
+    let mut config = moq_net::origin::Config::default();
+    config.pool = moq_net::cache::Pool::new(pool);
+    config.cache_duration = latency + CACHED;
+    config
 }
 
 /// Writes the stream to its end, each part at its time.

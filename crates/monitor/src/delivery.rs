@@ -28,6 +28,9 @@ pub const MAX_DELIVERY_LEN: usize = 512 << 10;
 pub const DELAY_BOUNDS_S: [f64; 12] =
     [0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0];
 
+/// Maximum of a rate or a time, bit/s or seconds: above any that is.
+pub(crate) const MAX_AMOUNT: f64 = 1e13;
+
 /// Buckets of delays.
 pub const DELAY_BUCKETS: usize = DELAY_BOUNDS_S.len() + 1;
 
@@ -264,8 +267,8 @@ impl FlowReport {
         let times = [self.round_trip_s, self.latency_s, self.delays.map(|delays| delays.sum_s)];
         let amounts = rates.into_iter().chain(times).chain(of_paths).flatten();
         // Also not what is no number.
-        if !amounts.into_iter().all(|amount| amount >= 0.0 && amount.is_finite()) {
-            return Err("a rate or a time is negative".to_owned());
+        if !amounts.into_iter().all(|amount| (0.0..=MAX_AMOUNT).contains(&amount)) {
+            return Err("a rate or a time is negative or too large".to_owned());
         }
         if self.delays.is_some_and(|delays| !delays.cumulative.is_sorted()) {
             return Err("delays: they do not rise".to_owned());
@@ -362,7 +365,11 @@ mod tests {
             ),
             (|one| one.peers = vec!["[::1]:1".to_owned(); 9], "flow 2: peers: 9; 8 at most"),
             (|one| one.loss = Some(1.5), "flow 2: loss: a share is from 0 to 1"),
-            (|one| one.input_bps = -1.0, "flow 2: a rate or a time is negative"),
+            (|one| one.input_bps = -1.0, "flow 2: a rate or a time is negative or too large"),
+            (
+                |one| one.output_bps = Some(1e308),
+                "flow 2: a rate or a time is negative or too large",
+            ),
             (|one| one.paths.push(one.paths[0].clone()), "flow 2: paths: two of one number"),
             (
                 |one| one.delays.as_mut().unwrap().cumulative[0] = u64::MAX,

@@ -7,6 +7,7 @@ use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Turn, Value};
 use serde::{Deserialize, Serialize};
 
+use super::delivery::MAX_AMOUNT;
 use super::document::{Document, Kind};
 
 /// Maximum sockets of a report.
@@ -249,6 +250,10 @@ impl SocketReport {
             if address.parse::<SocketAddr>().is_err() {
                 return Err(format!("{what}: no address with a port"));
             }
+        }
+        let figures = [Some(self.throughput), self.loss, self.delay, self.delay_error, self.jitter];
+        if !figures.into_iter().flatten().all(|figure| figure.abs() <= MAX_AMOUNT) {
+            return Err("a rate or a time is too large".to_owned());
         }
         if self.dscp > 63 {
             return Err(format!("dscp: {}; 63 at most", self.dscp));

@@ -51,7 +51,7 @@ pub(crate) struct Pages {
 impl Pages {
     /// Whether a request's `Host` is ours: a web site that resolves its own name to this host (DNS rebinding) gets
     /// nothing.
-    fn is_ours(&self, host: &str) -> bool {
+    pub(crate) fn is_ours(&self, host: &str) -> bool {
         let Some(hosts) = &self.hosts else { return true };
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -234,7 +234,7 @@ fn run(
         let pages = pages::serve(listener, serving.tls.clone(), Arc::clone(&serving.pages));
         let sessions = sessions::serve(
             endpoint.clone(),
-            serving.pages.site.sessions,
+            Arc::clone(&serving.pages),
             Arc::clone(&serving.sessions),
             Arc::clone(&serving.admission),
         );

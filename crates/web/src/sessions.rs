@@ -14,6 +14,7 @@ use web_transport_noq::{Request, Session, SessionError};
 
 use crate::frame::{Frame, document, header};
 use crate::hub::{Hub, Message};
+use crate::pages::Pages;
 
 /// Handshakes at a time, all together; beyond it, newcomers are refused.
 const MAX_HANDSHAKES: usize = 64;
@@ -104,10 +105,10 @@ pub(crate) trait Sessions: Send + Sync + 'static {
     fn serve<'a>(&'a self, session: &'a Session) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
 
-/// Takes sessions at `path` until the endpoint is closed.
+/// Takes sessions of the page until the endpoint is closed.
 pub(crate) async fn serve(
     endpoint: noq::Endpoint,
-    path: &'static str,
+    pages: Arc<Pages>,
     sessions: Arc<dyn Sessions>,
     admission: Arc<Admission>,
 ) {
@@ -123,12 +124,15 @@ pub(crate) async fn serve(
             continue;
         };
         let (sessions, admission) = (Arc::clone(&sessions), Arc::clone(&admission));
+        let pages = Arc::clone(&pages);
         tokio::spawn(async move {
-            let request = timeout(HANDSHAKE, request(incoming)).await;
+            let session = match timeout(HANDSHAKE, request(incoming)).await {
+                Ok(Some(request)) => admit(request, &pages, &admission).await,
+                _ => None,
+            };
+            // Not before: who has no token counts until its connection is closed.
             drop(place);
-            if let Ok(Some(request)) = request
-                && let Some(session) = admit(request, path, &admission).await
-            {
+            if let Some(session) = session {
                 sessions.serve(&session).await;
             }
         });
@@ -141,15 +145,19 @@ async fn request(incoming: noq::Incoming) -> Option<Request> {
 }
 
 /// Answers a request; the session, if it may come in.
-async fn admit(request: Request, path: &str, admission: &Admission) -> Option<Session> {
+async fn admit(request: Request, pages: &Pages, admission: &Admission) -> Option<Session> {
     let origin = request.headers.get("origin").map(|value| value.to_str().unwrap_or("?"));
     let authority = authority(request.url.as_str());
-    if !admission.allows(origin, &authority) || request.url.path() != path {
+    let is_ours = pages.is_ours(&authority) && request.url.path() == pages.site.sessions;
+    if !is_ours || !admission.allows(origin, &authority) {
         let _ = timeout(HANDSHAKE, request.reject(http_status(403))).await;
         return None;
     }
     let token = request.url.query_pairs().find(|(name, _)| name == "token");
     let is_admitted = admission.admits(&token.map(|(_, token)| token).unwrap_or_default());
+    // The library reads the session's own stream for as long as it lasts, and may keep all of it: what can still
+    // come is the credit given so far, which is not renewed.
+    request.conn().set_receive_window(VarInt::from_u32(0));
     let session = timeout(HANDSHAKE, request.ok()).await.ok()?.ok()?;
     // A browser tells its page nothing of a refused request, but the code of a closed session.
     if !is_admitted {
@@ -223,7 +231,13 @@ async fn send(
 ) -> Result<(), SessionError> {
     let deadline = tokio::time::Instant::now() + UNDER_WAY;
     let Ok(place) = Arc::clone(under_way).acquire_owned().await else { return Ok(()) };
-    let mut stream = session.open_uni().await?;
+    // A viewer that grants no stream reads nothing.
+    let patience = Duration::from_millis(u64::from(IDLE));
+    let Ok(opened) = timeout(patience, session.open_uni()).await else {
+        session.close(code::ENDING, b"nothing is read");
+        return Ok(());
+    };
+    let mut stream = opened?;
     // Sound first, then older pictures before newer ones.
     let age = i32::try_from(hub.now() / 1_000_000).unwrap_or(i32::MAX - 1);
     let priority = match &frame {

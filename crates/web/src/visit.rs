@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
+use web_transport_noq::noq::VarInt;
 use web_transport_noq::{RecvStream, SendStream, Session};
 
 use crate::sessions::{Sessions, close, code};
@@ -18,7 +19,7 @@ pub const MAX_MESSAGE: usize = 16 << 10;
 const MAX_WAITING: usize = 64;
 
 /// Messages that wait for a visitor; then the program waits.
-const MAX_LEAVING: usize = 64;
+const MAX_LEAVING: usize = 16;
 
 /// Time limit for a visitor to open its stream.
 const OPENING: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ impl<F: Fn(Visit) + Send + Sync + 'static> Visits<F> {
         }
         tokio::select! {
             _ = session.closed() => {}
-            () = read(from, sender) => {}
+            () = read(session, from, sender) => {}
             () = write(to, leaving) => {}
         }
         session.close(code::ENDING, b"the visit is over");
@@ -110,7 +111,7 @@ impl<F: Fn(Visit) + Send + Sync + 'static> Sessions for Visits<F> {
 }
 
 /// Reads messages until the visitor ends, or sends one that is too long.
-async fn read(mut from: RecvStream, to: mpsc::Sender<Bytes>) {
+async fn read(session: &Session, mut from: RecvStream, to: mpsc::Sender<Bytes>) {
     loop {
         let mut length = [0; LENGTH];
         if from.read_exact(&mut length).await.is_err() {
@@ -124,6 +125,10 @@ async fn read(mut from: RecvStream, to: mpsc::Sender<Bytes>) {
         if from.read_exact(&mut message).await.is_err() || to.send(message.into()).await.is_err() {
             return;
         }
+        // As much as was taken here may come again: see `sessions::admit`.
+        let taken = u32::try_from(LENGTH + length).unwrap_or(0);
+        session.set_receive_window(VarInt::from_u32(taken));
+        session.set_receive_window(VarInt::from_u32(0));
     }
 }
 

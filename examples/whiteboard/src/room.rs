@@ -13,6 +13,9 @@ use crate::message::{Drawn, Request, Told};
 use crate::object::Object;
 use crate::station::Station;
 
+/// How long a message that is too many holds up the next of its visitor.
+const REFUSAL: Duration = Duration::from_millis(10);
+
 /// Messages of a participant each second, and how many of them may come at once.
 const RATE: f64 = 100.0;
 const BURST: f64 = 200.0;
@@ -75,12 +78,12 @@ impl Room {
             let to = visit.sender();
             let mut allowance = Allowance::new(Instant::now());
             while let Some(message) = visit.receive() {
-                let told = match Request::parse(&message) {
-                    _ if !allowance.takes(Instant::now()) => {
-                        Err(format!("more than {RATE} messages a second are too fast"))
-                    }
-                    Ok(request) => self.on(me, request),
-                    Err(why) => Err(why),
+                let told = if allowance.takes(Instant::now()) {
+                    Request::parse(&message).and_then(|request| self.on(me, request))
+                } else {
+                    // Not parsed, and not as fast as it comes.
+                    std::thread::sleep(REFUSAL);
+                    Err(format!("more than {RATE} messages a second are too fast"))
                 };
                 // Who reads none of its messages is told no more of them.
                 if let Err(why) = told {

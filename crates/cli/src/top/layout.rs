@@ -52,13 +52,18 @@ struct Plan {
     bars: usize,
 }
 
+/// Columns that a cell takes at most: a figure of another user may have hundreds of digits.
+const MAX_FIGURE: usize = 28;
+
 impl Plan {
     fn of(section: &Section, all: usize, has_bars: bool) -> Self {
         let cell_width = |place: usize| {
             let cells = section.rows.iter().filter_map(|row: &Row| row.cells.get(place));
             cells.map(|cell: &Cell| width(&cell.text)).max().unwrap_or(0)
         };
-        let wide = |place: usize, column: &Column| cell_width(place).max(width(column.head));
+        let wide = |place: usize, column: &Column| {
+            cell_width(place).min(MAX_FIGURE).max(width(column.head))
+        };
         let mut shown: Vec<(usize, usize)> = section
             .columns
             .iter()
@@ -152,6 +157,15 @@ mod tests {
                 assert!(section.rows.is_empty() || is_there, "{all}: {head}");
             }
         }
+    }
+
+    #[test]
+    fn a_figure_of_hundreds_of_digits_does_not_push_out_the_rest() {
+        let mut sections = sections::of(&look(), SortBy::Rate);
+        sections[0].rows[0].cells[0].text = "9".repeat(300);
+        let plan = Plan::of(&sections[0], 300, true);
+        assert_eq!(plan.shown.len(), sections[0].columns.len());
+        assert!(plan.shown.iter().all(|(_, wide)| *wide <= MAX_FIGURE), "{:?}", plan.shown);
     }
 
     #[test]

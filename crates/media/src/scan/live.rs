@@ -9,6 +9,9 @@ use super::sound::{Framing, SoundCutter};
 use crate::rtp;
 use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
 
+/// Maximum bytes of a PES packet of sound; its length, which must be said there, has 16 bits (ISO/IEC 13818-1, 2.4.3.7).
+const MAX_SOUND: usize = 64 << 10;
+
 /// What an elementary stream is coded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCoding {
@@ -86,6 +89,9 @@ impl Program {
         let is_damaged = pes.is_damaged;
         let nanos = pes.shown_nanos();
         if let Some(cutter) = cutter {
+            if pes.bytes.len() > MAX_SOUND {
+                return;
+            }
             cutter.push(nanos, &pes.bytes, |frame, bytes| {
                 let (shown, bytes) = (Duration::from_nanos(frame.nanos), bytes.to_vec());
                 let (is_key, is_disposable) = (true, true);
