@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -194,19 +194,7 @@ fn promtool_finds_no_errors_in_the_metrics() {
         return;
     }
     let page = page("promtool", "*/*");
-    let mut promtool = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut to = promtool.stdin.take().expect("its input");
-    to.write_all(page.as_bytes()).expect("it reads");
-    drop(to);
-    let printed = promtool.wait_with_output().expect("it ends");
-    let words = [printed.stdout, printed.stderr].concat();
-    assert!(printed.status.success(), "{}\n{page}", String::from_utf8_lossy(&words));
+    prometheus::check_with_promtool(&page);
 }
 
 /// The metrics of QoS sockets that a text names.

@@ -5,11 +5,14 @@
 //! skips itself is therefore recorded in a file, which `make test` counts.
 
 pub mod hostile;
+mod usage;
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
+
+pub use usage::used;
 
 /// The environment variable that names the file of skips. Each line holds kind, test and reason,
 /// separated by tabs.

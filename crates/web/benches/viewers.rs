@@ -6,10 +6,9 @@
 //! Measured is what the server's process uses of the processor and of memory, what share of the pictures and of the sound arrived, and how
 //! late, beyond the fastest message. The viewers need another core.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use ontempo_foundation::Rate;
 use ontempo_media::{Film, GeneratorParameters, Sending, generate};
+use ontempo_testing::used;
 use ontempo_web::{Server, ServerOptions, StreamTiming};
 use web_transport_noq::{ClientBuilder, Session};
 
@@ -119,22 +119,6 @@ async fn watch(session: Session, figures: Arc<Mutex<Figures>>, begun: Instant) {
     figures.lock().expect("no panic").closed += 1;
 }
 
-/// Seconds of the processor that a process has used, and its memory in MB.
-fn used(child: &Child) -> (f64, f64) {
-    let read = |what: &str| {
-        fs::read_to_string(format!("/proc/{}/{what}", child.id())).expect("the server runs")
-    };
-    let stat = read("stat");
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    // utime and stime, in hundredths of a second: proc_pid_stat(5), fields 14 and 15; the first here is field 3.
-    let field = |place: usize| fields[place].parse::<f64>().expect("a number") / 100.0;
-    let status = read("status");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
-    let kilobytes: f64 = line.split_whitespace().nth(1).expect("kB").parse().expect("a number");
-    (field(11) + field(12), kilobytes / 1e3)
-}
-
 fn measure(viewers: usize, span: Duration) {
     let mut server = Command::new(std::env::current_exe().expect("this program"));
     server.args(["server", &viewers.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -173,9 +157,10 @@ fn measure(viewers: usize, span: Duration) {
         // A key picture for all, and slow start.
         tokio::time::sleep(Duration::from_secs(3)).await;
         let open = taken().open;
-        let ((before, _), from) = (used(&server), Instant::now());
+        let ((before, _), from) = (used(&server.id().to_string()), Instant::now());
         tokio::time::sleep(span).await;
-        let ((after, memory), took) = (used(&server), from.elapsed().as_secs_f64());
+        let ((after, memory), took) =
+            (used(&server.id().to_string()), from.elapsed().as_secs_f64());
         let mut last = taken();
         last.open += open;
         last.closed += failed;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
 use crate::common::Killed;
 
@@ -24,4 +25,22 @@ pub(crate) fn page(address: &str, kind: &str) -> String {
     let (head, body) = page.split_once("\r\n\r\n").expect("a head and a body");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
     body.to_owned()
+}
+
+/// Asserts that promtool finds no error in a page. Debian's package prometheus has it.
+#[allow(dead_code)] // not each test has such a page
+pub(crate) fn check_with_promtool(page: &str) {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut to = promtool.stdin.take().expect("its input");
+    to.write_all(page.as_bytes()).expect("it reads");
+    drop(to);
+    let checked = promtool.wait_with_output().expect("it ends");
+    let said = [checked.stdout, checked.stderr].concat();
+    assert!(checked.status.success(), "{}\n{page}", String::from_utf8_lossy(&said));
 }

@@ -107,19 +107,7 @@ fn a_real_prometheus_answers_every_query_of_the_dashboard() {
     // Of the same package.
     if require_programs(&["promtool"]) {
         let page = prometheus::page(&exporter, "*/*");
-        let mut promtool = Command::new("promtool")
-            .args(["check", "metrics"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut to = promtool.stdin.take().expect("its input");
-        to.write_all(page.as_bytes()).expect("it reads");
-        drop(to);
-        let checked = promtool.wait_with_output().expect("it ends");
-        let said = [checked.stdout, checked.stderr].concat();
-        assert!(checked.status.success(), "{}\n{page}", String::from_utf8_lossy(&said));
+        prometheus::check_with_promtool(&page);
     }
     let queries = queries();
     assert!(queries.len() >= 20, "{}", queries.len());

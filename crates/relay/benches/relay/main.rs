@@ -12,7 +12,6 @@
 
 mod load;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
@@ -21,6 +20,7 @@ use std::time::{Duration as Wall, Instant};
 
 use load::{Figures, Load, Target};
 use ontempo_session::ReceiverUrl;
+use ontempo_testing::used;
 use ontempo_transport::{Token, Trust};
 use serde_json::{Value, json};
 
@@ -64,21 +64,6 @@ fn start(program: &Path, viewers: usize) -> Relay {
         viewer: token(&viewer),
     };
     Relay(child, target)
-}
-
-/// Seconds of the processor that a process has used, and its memory in MB.
-fn used(process: &str) -> (f64, f64) {
-    let read = |what: &str| fs::read_to_string(format!("/proc/{process}/{what}")).expect("it runs");
-    let stat = read("stat");
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    // utime and stime: proc_pid_stat(5), fields 14 and 15; the first here is field 3. Linux counts
-    // them in hundredths of a second on all machines of today.
-    let field = |place: usize| fields[place].parse::<f64>().expect("a number") / 100.0;
-    let status = read("status");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
-    let kilobytes: f64 = line.split_whitespace().nth(1).expect("kB").parse().expect("a number");
-    (field(11) + field(12), kilobytes / 1e3)
 }
 
 /// What was measured with so many viewers.
