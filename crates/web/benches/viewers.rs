@@ -28,7 +28,7 @@ const HEADER: usize = 40;
 const MAX_MESSAGE: usize = 1 << 20;
 
 /// Sessions begun at a time.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 /// The process of the server: prints its address, ends with its standard input.
 fn serve(viewers: usize) {

@@ -15,6 +15,7 @@ mod certificate;
 mod frame;
 mod hub;
 mod pages;
+mod places;
 mod queue;
 mod server;
 mod sessions;

@@ -15,11 +15,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::hub::lock;
+use crate::places::Places;
 use crate::site::Site;
 
 /// Connections at a time; a newcomer beyond it is closed.
@@ -120,13 +120,13 @@ pub(crate) async fn serve(
     tls: Option<Arc<Mutex<TlsAcceptor>>>,
     pages: Arc<Pages>,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(MAX_CONNECTIONS);
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let Some(place) = places.take(from.ip()) else { continue };
         let (pages, tls) = (Arc::clone(&pages), tls.as_ref().map(|tls| lock(tls).clone()));
         tokio::spawn(async move {
             // What does not end in time is dropped, and its place is free.

@@ -15,6 +15,7 @@ use web_transport_noq::{Request, Session, SessionError};
 use crate::frame::{Frame, document, header};
 use crate::hub::{Hub, Message};
 use crate::pages::Pages;
+use crate::places::Places;
 
 /// Handshakes at a time, all together; beyond it, newcomers are refused.
 const MAX_HANDSHAKES: usize = 64;
@@ -112,14 +113,15 @@ pub(crate) async fn serve(
     sessions: Arc<dyn Sessions>,
     admission: Arc<Admission>,
 ) {
-    let places = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    let places = Places::new(MAX_HANDSHAKES);
     while let Some(incoming) = endpoint.accept().await {
         // An address that is forged is not answered with a certificate.
-        if !incoming.remote_address_validated() && places.available_permits() < MAX_HANDSHAKES / 2 {
+        let from = incoming.remote_address().ip();
+        if !incoming.remote_address_validated() && places.is_scarce(from) {
             let _ = incoming.retry();
             continue;
         }
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let Some(place) = places.take(from) else {
             incoming.refuse();
             continue;
         };
