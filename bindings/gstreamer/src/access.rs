@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ontempo_foundation::AddressError;
+use ontempo_place::read_token;
 use ontempo_session::reach::{Greeting, first_answering, resolve_all};
-use ontempo_session::{ReceiverAddress, TOKEN_VARIABLE, random_token, read_token};
+use ontempo_session::{ReceiverAddress, TOKEN_VARIABLE, random_token};
 use ontempo_transport::{Fingerprint, Token, Trust};
 
 /// What the properties of both elements say.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use moq_tokio::{Client, Connection, connect, tls};
-use ontempo_place::read_own;
+use ontempo_place::read_token;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -34,22 +34,17 @@ pub(crate) fn client(relay: &Relay) -> Result<Client, Failure> {
     })
 }
 
-/// Mode bits of others, which the file of a token may not have.
-const OTHERS: u32 = 0o077;
-
 /// The relay's address, with the token of a file.
 pub(crate) fn address(relay: &Relay) -> Result<Url, Failure> {
     let mut address = relay.url.relay.clone();
     if let Some(file) = &relay.token_file {
         let named = format!("--token-file {}", file.display());
-        let read = read_own(file, OTHERS, || false);
-        let bytes = read.map_err(|error| Failure::Input(format!("{named}: {error}")))?;
-        let text = String::from_utf8(bytes).unwrap_or_default();
-        let token = text.trim_end_matches(['\r', '\n']);
-        if token.is_empty() || token.contains('\n') {
+        let read = read_token(file, || false);
+        let token = read.map_err(|error| Failure::Input(format!("{named}: {error}")))?;
+        let Some(token) = token else {
             return Err(Failure::Input(format!("{named}: it must hold one line, the token")));
-        }
-        address.query_pairs_mut().append_pair("jwt", token);
+        };
+        address.query_pairs_mut().append_pair("jwt", &token);
     }
     Ok(address)
 }
@@ -110,7 +105,7 @@ pub(crate) async fn stopped() {
 }
 
 /// What is printed: events on standard error, or documents of JSON on standard output.
-pub(crate) struct Told {
+pub(crate) struct Reporter {
     json: bool,
     begun: Instant,
     /// Bytes so far, and those when figures were printed last.
@@ -121,14 +116,14 @@ pub(crate) struct Told {
 /// Interval of figures.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-impl Told {
+impl Reporter {
     pub(crate) fn new(json: bool) -> Self {
         let begun = Instant::now();
         Self { json, begun, bytes: [0; 2], due: begun + INTERVAL }
     }
 
     /// An event: a name and a sentence.
-    pub(crate) fn say(&self, event: &str, text: &str) {
+    pub(crate) fn event(&self, event: &str, text: &str) {
         if self.json {
             self.print(event, json!({ "text": text }));
         } else {

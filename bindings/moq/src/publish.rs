@@ -4,7 +4,7 @@ use moq_mux::catalog;
 use moq_mux::container::ts;
 
 use crate::arguments::Publish;
-use crate::connecting::{Told, address, causes, client, close, ended, established, stopped};
+use crate::connecting::{Reporter, address, causes, client, close, ended, established, stopped};
 use crate::failure::Failure;
 use crate::source::Source;
 
@@ -34,22 +34,22 @@ pub(crate) async fn publish(arguments: &Publish) -> Result<(), Failure> {
     let import = ts::Import::new(broadcast.clone(), catalog.reserve()).live();
     broadcast.announce(Default::default()).map_err(|error| wrong(&error))?;
     let connection = client.clone().with_publisher(&origin).connect(address(relay)?);
-    let mut told = Told::new(relay.json);
+    let mut reporter = Reporter::new(relay.json);
     let connection = tokio::select! {
         connection = established(connection, relay) => connection?,
         () = stopped() => return Ok(()),
     };
-    told.say("publishing", &format!("publishing {name}"));
+    reporter.event("publishing", &format!("publishing {name}"));
     let mut published = Broadcast { import, catalog };
     let done = tokio::select! {
-        done = published.run(&mut source, &mut told, &connection) => done,
+        done = published.run(&mut source, &mut reporter, &connection) => done,
         lost = connection.closed() => match lost {
             Ok(()) => Err(Failure::Environment("the relay has ended the connection".to_owned())),
             Err(error) => Err(ended(relay, &error)),
         },
         () = stopped() => Ok(()),
     };
-    let done = published.end(done, told.bytes());
+    let done = published.end(done, reporter.bytes());
     broadcast.close();
     close(client, connection).await;
     done?;
@@ -59,7 +59,7 @@ pub(crate) async fn publish(arguments: &Publish) -> Result<(), Failure> {
             "; {count} datagrams were no packets of MPEG-TS, or from another host, and left out"
         ),
     };
-    told.say("published", &format!("published {} bytes{strange}", told.bytes()));
+    reporter.event("published", &format!("published {} bytes{strange}", reporter.bytes()));
     Ok(())
 }
 
@@ -68,7 +68,7 @@ impl Broadcast {
     async fn run(
         &mut self,
         source: &mut Source,
-        told: &mut Told,
+        reporter: &mut Reporter,
         connection: &moq_tokio::Connection,
     ) -> Result<(), Failure> {
         let mut buffer = Vec::new();
@@ -85,9 +85,9 @@ impl Broadcast {
                     causes.join(": ")
                 ))
             })?;
-            told.count(buffer.len(), connection);
-            if told.bytes() > TABLES {
-                self.check_streams(told.bytes())?;
+            reporter.count(buffer.len(), connection);
+            if reporter.bytes() > TABLES {
+                self.check_streams(reporter.bytes())?;
             }
         }
     }

@@ -8,7 +8,7 @@ use moq_mux::container::ts;
 use moq_mux::{Pacer, Source};
 
 use crate::arguments::Subscribe;
-use crate::connecting::{Told, address, causes, client, close, ended, established, stopped};
+use crate::connecting::{Reporter, address, causes, client, close, ended, established, stopped};
 use crate::failure::Failure;
 use crate::sink::Sink;
 
@@ -25,7 +25,7 @@ pub(crate) async fn subscribe(arguments: &Subscribe) -> Result<(), Failure> {
     let client = client(relay)?;
     let origin = moq_tokio::origin::spawn_config(cache(arguments.latency));
     let connection = client.clone().with_subscriber(origin.clone()).connect(address(relay)?);
-    let mut told = Told::new(relay.json);
+    let mut reporter = Reporter::new(relay.json);
     let connection = tokio::select! {
         connection = established(connection, relay) => connection?,
         () = stopped() => return Ok(()),
@@ -44,9 +44,15 @@ pub(crate) async fn subscribe(arguments: &Subscribe) -> Result<(), Failure> {
                 )));
             }
         }
-        told.say("receiving", &format!("receiving {name}"));
-        receive(arguments, Source::new(consumer, name.as_str()), &mut sink, &mut told, &connection)
-            .await
+        reporter.event("receiving", &format!("receiving {name}"));
+        receive(
+            arguments,
+            Source::new(consumer, name.as_str()),
+            &mut sink,
+            &mut reporter,
+            &connection,
+        )
+        .await
     };
     let done = tokio::select! {
         done = receive => done,
@@ -59,7 +65,7 @@ pub(crate) async fn subscribe(arguments: &Subscribe) -> Result<(), Failure> {
     let written = sink.end().await.map_err(|error| Failure::Environment(format!("--to: {error}")));
     close(client, connection).await;
     done.and(written)?;
-    told.say("received", &format!("received {} bytes", told.bytes()));
+    reporter.event("received", &format!("received {} bytes", reporter.bytes()));
     Ok(())
 }
 
@@ -79,7 +85,7 @@ async fn receive(
     arguments: &Subscribe,
     source: Source,
     sink: &mut Sink,
-    told: &mut Told,
+    reporter: &mut Reporter,
     connection: &moq_tokio::Connection,
 ) -> Result<(), Failure> {
     let name = &arguments.relay.url.name;
@@ -109,6 +115,6 @@ async fn receive(
         sink.write(&frame.payload).await.map_err(|error| {
             Failure::Environment(format!("--to: cannot be written to: {error}"))
         })?;
-        told.count(frame.payload.len(), connection);
+        reporter.count(frame.payload.len(), connection);
     }
 }

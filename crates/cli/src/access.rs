@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use ontempo_place::write_new;
-use ontempo_session::{ReceiverUrl, TOKEN_VARIABLE, own_host, random_token, read_token};
+use ontempo_place::{read_token, write_new};
+use ontempo_session::{ReceiverUrl, TOKEN_VARIABLE, own_host, random_token};
 use ontempo_transport::{Fingerprint, Token, Trust};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;

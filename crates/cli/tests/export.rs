@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use common::{Killed, Place, interrupt, wait_until};
+use common::{Killed, Place, Terminal, interrupt, wait_until};
 use ontempo_testing::{require_programs, skip};
 use serde_json::{Value, json};
 use snmp::{Master, base_modules, house, own_module};
@@ -347,29 +347,12 @@ fn q_ends_monitor_at_a_terminal() {
     }
     let place = Place::new("monitor-q", "");
     fs::create_dir(place.path("empty")).expect("a folder");
-    // A pseudo-terminal, to which what is written here is typed.
-    let command = format!("{} monitor --folder empty", env!("CARGO_BIN_EXE_ontempo"));
-    let mut script = std::process::Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .current_dir(&place.0)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("script starts");
-    let mut out = script.stdout.take().expect("its output");
-    let mut shown = Vec::new();
-    while !String::from_utf8_lossy(&shown).contains("q ends") {
-        let mut room = [0; 1_000];
-        let got = std::io::Read::read(&mut out, &mut room).expect("it is shown");
-        assert!(got > 0, "{}", String::from_utf8_lossy(&shown));
-        shown.extend(&room[..got]);
-    }
-    let mut keys = script.stdin.take().expect("its input");
-    std::io::Write::write_all(&mut keys, b"q").expect("typed");
-    let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut out, &mut rest).expect("it ends");
-    assert_eq!(script.wait().expect("it ends").code(), Some(0));
-    drop(keys);
+    let line = format!("{} monitor --folder empty", env!("CARGO_BIN_EXE_ontempo"));
+    let mut terminal = Terminal::start(&line, |script| {
+        script.current_dir(&place.0);
+    });
+    terminal.wait_until(|shown| shown.contains("q ends"));
+    terminal.end_by(b"q");
 }
 
 #[test]

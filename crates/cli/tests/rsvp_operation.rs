@@ -5,12 +5,11 @@ mod common;
 mod reserved;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::wait_until;
+use common::{Terminal, wait_until};
 use ontempo_reservation::local::{Client, Notice};
 use ontempo_testing::require_programs;
 use reserved::{BOTTLENECK, NODES, Network, can_reserve, is_reserved, run, until};
@@ -216,34 +215,16 @@ fn at_a_terminal_status_is_shown_in_place_again_and_again_until_ctrl_c() {
     let mut network = Network::new("watched", false);
     network.configure("r1", "");
     network.start("r1");
-    // A pseudo-terminal, at which Ctrl-C is typed.
-    // The program alone: a shell between would end with its own code at Ctrl-C, as dash does.
-    let command = format!("exec {} rsvp status --watch 100ms", env!("CARGO_BIN_EXE_ontempo"));
-    let mut script = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .env("ONTEMPO_RSVP_SOCKET", network.socket("r1"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("script starts");
-    let mut out = script.stdout.take().expect("its output");
-    let mut shown = Vec::new();
-    let text = |shown: &[u8]| String::from_utf8_lossy(shown).into_owned();
+    let line = format!("exec {} rsvp status --watch 100ms", env!("CARGO_BIN_EXE_ontempo"));
+    let mut terminal = Terminal::start(&line, |script| {
+        script.env("ONTEMPO_RSVP_SOCKET", network.socket("r1"));
+    });
+    terminal.wait_until(|shown| shown.matches("reservable").count() >= 3);
     // Each clears the screen: ESC [ 2 J or ESC [ J after going home.
-    let count = |shown: &[u8]| text(shown).matches("reservable").count();
-    while count(&shown) < 3 {
-        let mut room = [0; 1_000];
-        let got = out.read(&mut room).expect("it is shown");
-        assert!(got > 0, "{}", text(&shown));
-        shown.extend(&room[..got]);
-    }
-    let cleared = text(&shown).matches("\u{1b}[").count();
-    assert!(cleared >= 3, "not in place: {:?}", text(&shown));
-    let mut keys = script.stdin.take().expect("its input");
-    keys.write_all(b"\x03").expect("typed");
-    out.read_to_end(&mut shown).expect("it ends");
-    assert_eq!(script.wait().expect("it ends").code(), Some(0), "{}", text(&shown));
-    drop(keys);
+    let cleared = terminal.shown().matches("\u{1b}[").count();
+    assert!(cleared >= 3, "not in place: {:?}", terminal.shown());
+    // Ctrl-C.
+    terminal.end_by(b"\x03");
     network.end();
 }
 

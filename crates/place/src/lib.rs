@@ -13,6 +13,6 @@ mod tests;
 mod user;
 
 pub use output::{Output, OutputFolder};
-pub use own::{read_own, write_new};
+pub use own::{read_own, read_token, write_new};
 pub use read::{open_regular, read_regular};
 pub use user::{is_of_user, starter};

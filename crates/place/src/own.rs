@@ -59,6 +59,20 @@ pub fn read_own(path: &Path, refused: u32, is_stopped: impl Fn() -> bool) -> io:
     read_unless(&mut file, is_stopped)
 }
 
+/// Mode bits of access to a file by its group and others.
+const OTHERS: u32 = 0o077;
+
+/// The token in a file that no other user can read or have made, without the ending of its line; `None` if the
+/// file does not hold one line. The writer of a named pipe is waited for until `is_stopped`.
+///
+/// # Errors
+/// As [`read_own`].
+pub fn read_token(path: &Path, is_stopped: impl Fn() -> bool) -> io::Result<Option<String>> {
+    let text = String::from_utf8(read_own(path, OTHERS, is_stopped)?).unwrap_or_default();
+    let text = text.trim_end_matches(['\r', '\n']);
+    Ok((!text.is_empty() && !text.contains('\n')).then(|| text.to_owned()))
+}
+
 /// Reads to the end, unless stopped.
 fn read_unless(file: &mut File, is_stopped: impl Fn() -> bool) -> io::Result<Vec<u8>> {
     let (mut content, mut piece) = (Vec::new(), [0; 4096]);

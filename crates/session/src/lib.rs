@@ -57,7 +57,6 @@ pub use stream_name::{StreamName, StreamNameError, split_name, with_name};
 pub use totals::SenderTotals;
 pub use url::{
     ReceiverAddress, ReceiverUrl, ReceiverUrlError, TOKEN_VARIABLE, own_host, random_token,
-    read_token,
 };
 pub use viewers::{RelayReport, Viewers};
 

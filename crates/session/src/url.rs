@@ -4,10 +4,8 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::UdpSocket;
-use std::path::Path;
 use std::str::FromStr;
 
-use ontempo_place::read_own;
 use ontempo_transport::{Fingerprint, Token};
 
 /// The scheme, with what follows it.
@@ -18,9 +16,6 @@ const TOKEN_BYTES: usize = 16;
 
 /// The environment variable of the token. Other users cannot read it, as they can the arguments.
 pub const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
-
-/// Mode bits of access to a file by its group and others.
-const OTHERS: u32 = 0o077;
 
 /// Characters of a host or a token that are written as they are (RFC 3986, section 2.3).
 fn is_plain(byte: u8) -> bool {
@@ -189,17 +184,6 @@ pub fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// The token in a file that no other user can read or have made, without the ending of its line; `None` if the
-/// file does not hold one line. The writer of a named pipe is waited for until `is_stopped`.
-///
-/// # Errors
-/// As [`read_own`].
-pub fn read_token(path: &Path, is_stopped: impl Fn() -> bool) -> io::Result<Option<String>> {
-    let text = String::from_utf8(read_own(path, OTHERS, is_stopped)?).unwrap_or_default();
-    let text = text.trim_end_matches(['\r', '\n']);
-    Ok((!text.is_empty() && !text.contains('\n')).then(|| text.to_owned()))
 }
 
 /// A name or an address of this host: its address on the route outwards. Nothing is sent.

@@ -19,7 +19,7 @@ const MAX_GROUP: usize = 3 << 20;
 const MAX_DOCUMENTS: usize = 8;
 
 /// The least time for which a frame is worth sending after it came.
-const LEAST_LIFETIME: Duration = Duration::from_millis(400);
+const MIN_LIFETIME: Duration = Duration::from_millis(400);
 
 /// How a stream is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn micros(time: Duration) -> i64 {
 
 impl Hub {
     pub(crate) fn new(max_viewers: usize) -> Self {
-        let state = State { lifetime: micros(LEAST_LIFETIME), ..State::default() };
+        let state = State { lifetime: micros(MIN_LIFETIME), ..State::default() };
         Self { state: Mutex::new(state), started: Instant::now(), max_viewers }
     }
 
@@ -229,7 +229,7 @@ impl Feed {
     /// How the stream that begins is timed; until then datagrams are taken to come as they can.
     pub fn begin(&mut self, timing: StreamTiming) {
         self.timing = timing;
-        let lifetime = timing.latency.unwrap_or_default().max(LEAST_LIFETIME);
+        let lifetime = timing.latency.unwrap_or_default().max(MIN_LIFETIME);
         lock(&self.hub.state).lifetime = micros(lifetime);
         self.say();
     }

@@ -147,8 +147,19 @@ impl SiteServer {
     }
 
     /// The scheme of the page: `https`, or `http` at the loopback without a certificate of its own.
-    pub fn scheme(&self) -> &'static str {
+    fn scheme(&self) -> &'static str {
         if self.is_plain { "http" } else { "https" }
+    }
+
+    /// The link to the page for who presents `token`. `own_host`, a name or an address of this host, stands for the address
+    /// where it listens at all.
+    pub fn link(&self, own_host: &str, token: &str) -> String {
+        let host = match self.local.ip() {
+            ip if ip.is_unspecified() => own_host.to_owned(),
+            ip => ip.to_string(),
+        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        format!("{}://{host}:{}/#token={token}", self.scheme(), self.local.port())
     }
 }
 

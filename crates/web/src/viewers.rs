@@ -49,9 +49,9 @@ impl Server {
         self.site.local()
     }
 
-    /// The scheme of the page: `https`, or `http` at the loopback without a certificate of its own.
-    pub fn scheme(&self) -> &'static str {
-        self.site.scheme()
+    /// As [`SiteServer::link`].
+    pub fn link(&self, own_host: &str, token: &str) -> String {
+        self.site.link(own_host, token)
     }
 
     /// Takes the stream for all viewers.

@@ -11,6 +11,6 @@ mod page;
 mod visits;
 
 pub use assembly::{Assembly, AssemblyError, Paint, Taken};
-pub use message::{Request, Told};
+pub use message::{PageEvent, Request};
 pub use page::{Described, DescribedPicture, Page, PageError, Picture, Unit};
 pub use visits::Visits;

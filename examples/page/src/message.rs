@@ -34,10 +34,10 @@ impl Request {
     }
 }
 
-/// What the page is told.
+/// An event for the page, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Told {
+pub enum PageEvent {
     /// How the path is impaired.
     Path {
         /// How.
@@ -72,7 +72,7 @@ pub enum Told {
     },
 }
 
-impl Told {
+impl PageEvent {
     /// As it is sent.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

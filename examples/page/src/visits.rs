@@ -12,7 +12,7 @@ use ontempo_web::{Visit, VisitSender};
 use ontempo_window::{Impairment, Lane, LaneError, Line};
 
 use crate::assembly::{Assembly, Taken};
-use crate::message::{Request, Told};
+use crate::message::{PageEvent, Request};
 use crate::page::Page;
 
 /// How often a thread looks whether its visitor is gone.
@@ -46,10 +46,10 @@ impl Visits {
         let (to, is_gone, is_loading) =
             (visit.sender(), AtomicBool::new(false), AtomicBool::new(false));
         let impairment = *self.impairment.lock().unwrap_or_else(PoisonError::into_inner);
-        to.try_send(Told::Path { impairment }.to_bytes());
+        to.try_send(PageEvent::Path { impairment }.to_bytes());
         thread::scope(|scope| {
             while let Some(message) = visit.receive() {
-                let refuse = |why: String| to.try_send(Told::Refused { why }.to_bytes());
+                let refuse = |why: String| to.try_send(PageEvent::Refused { why }.to_bytes());
                 match Request::parse(&message) {
                     Err(why) => {
                         refuse(why);
@@ -59,7 +59,7 @@ impl Visits {
                         self.lanes.iter().for_each(|lane| lane.impair(impairment));
                         *self.impairment.lock().unwrap_or_else(PoisonError::into_inner) =
                             impairment;
-                        to.try_send(Told::Path { impairment }.to_bytes());
+                        to.try_send(PageEvent::Path { impairment }.to_bytes());
                     }
                     Ok(Request::Load) if is_loading.swap(true, Ordering::Relaxed) => {
                         refuse("the page is being loaded".to_owned());
@@ -69,10 +69,10 @@ impl Visits {
                         scope.spawn(move || {
                             if let Err(error) = self.load(&to, is_gone) {
                                 let why = format!("no connection over this path: {error}");
-                                to.try_send(Told::Refused { why }.to_bytes());
+                                to.try_send(PageEvent::Refused { why }.to_bytes());
                             }
                             is_loading.store(false, Ordering::Relaxed);
-                            to.send(Told::Ended.to_bytes());
+                            to.send(PageEvent::Ended.to_bytes());
                         });
                     }
                 }
@@ -90,14 +90,14 @@ impl Visits {
             opening.map(|thread| thread.join().unwrap_or(Err(LaneError::Unheard)))
         });
         let lines = [one?, other?];
-        to.send(Told::Begin.to_bytes());
+        to.send(PageEvent::Begin.to_bytes());
         let begun = Instant::now();
         thread::scope(|scope| {
             for (lane, Line { send, receive, .. }) in (0..).zip(&lines) {
                 scope.spawn(move || self.send(send, is_gone));
                 scope.spawn(move || {
                     if let Err(why) = self.receive(lane, receive, to, begun, is_gone) {
-                        to.try_send(Told::Refused { why }.to_bytes());
+                        to.try_send(PageEvent::Refused { why }.to_bytes());
                     }
                 });
             }
@@ -146,7 +146,7 @@ impl Visits {
             units += 1;
             bytes += delivery.data.len();
             let message = match assembly.take(&delivery.data).map_err(|error| error.to_string())? {
-                Taken::Page(page) => Told::Page { lane, page }.to_bytes(),
+                Taken::Page(page) => PageEvent::Page { lane, page }.to_bytes(),
                 Taken::Tables => continue,
                 Taken::Paint(paint) => paint.to_bytes(lane),
             };
@@ -155,7 +155,7 @@ impl Visits {
             }
         }
         let ms = begun.elapsed().as_secs_f64() * 1e3;
-        to.send(Told::Whole { lane, ms, bytes, units }.to_bytes());
+        to.send(PageEvent::Whole { lane, ms, bytes, units }.to_bytes());
         Ok(())
     }
 }

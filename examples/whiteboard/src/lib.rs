@@ -12,6 +12,6 @@ mod room;
 mod station;
 
 pub use board::{Board, BoardFull, Entry, MAX_BYTES, MAX_ENTRIES};
-pub use message::{Drawn, Request, Told};
+pub use message::{Drawn, PageEvent, Request};
 pub use object::{Bounds, HEIGHT, Object, WIDTH};
 pub use room::Room;

@@ -15,7 +15,7 @@ pub enum Request {
     Draw {
         /// The object.
         object: Object,
-        /// Told again with it, so that the page knows its own.
+        /// PageEvent again with it, so that the page knows its own.
         mark: u32,
     },
     /// Impair the path in this way.
@@ -51,10 +51,10 @@ pub struct Drawn {
     pub object: Object,
 }
 
-/// What a page is told.
+/// An event for a page, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Told {
+pub enum PageEvent {
     /// The first message.
     Welcome {
         /// The participant's number.
@@ -114,7 +114,7 @@ pub enum Told {
     },
 }
 
-impl Told {
+impl PageEvent {
     /// As it is sent.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

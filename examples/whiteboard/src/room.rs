@@ -9,7 +9,7 @@ use ontempo_web::{Visit, VisitSender};
 use ontempo_window::{Impairment, Lane, LaneError};
 
 use crate::board::Board;
-use crate::message::{Drawn, Request, Told};
+use crate::message::{Drawn, PageEvent, Request};
 use crate::object::Object;
 use crate::station::Station;
 
@@ -87,7 +87,7 @@ impl Room {
                 };
                 // Who reads none of its messages is told no more of them.
                 if let Err(why) = told {
-                    to.try_send(Told::Refused { why }.to_bytes());
+                    to.try_send(PageEvent::Refused { why }.to_bytes());
                 }
             }
             is_gone.store(true, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Room {
         state.last += 1;
         let (me, impairment) = (state.last, state.impairment);
         let units = state.board.entries().len();
-        to.try_send(Told::Welcome { you: me, units, impairment }.to_bytes());
+        to.try_send(PageEvent::Welcome { you: me, units, impairment }.to_bytes());
         state.participants.push((me, to.clone()));
         (me, units)
     }
@@ -131,7 +131,7 @@ impl Room {
         let units = state.board.entries().len();
         state.drawn.resize(units, Instant::now());
         // A page that misses it because it reads too slowly has it with the next status.
-        let sent = Told::Sent { units }.to_bytes();
+        let sent = PageEvent::Sent { units }.to_bytes();
         for (_, to) in &state.participants {
             to.try_send(sent.clone());
         }
@@ -157,9 +157,9 @@ impl Room {
     }
 
     /// How things stand, for a lane of which `waiting` units wait for others.
-    pub(crate) fn status(&self, lane: &'static str, waiting: u64) -> Told {
+    pub(crate) fn status(&self, lane: &'static str, waiting: u64) -> PageEvent {
         let state = self.lock();
-        Told::Status {
+        PageEvent::Status {
             lane,
             waiting,
             units: state.board.entries().len(),

@@ -8,7 +8,7 @@ use ontempo_transport::live::{Message, NotTaken, ReceiveFlow, SendFlow};
 use ontempo_web::VisitSender;
 use ontempo_window::{Lane, Line};
 
-use crate::message::{Drawn, Told};
+use crate::message::{Drawn, PageEvent};
 use crate::room::Room;
 
 /// How often a thread looks whether its participant is gone.
@@ -34,11 +34,11 @@ impl Station<'_> {
             Ok(line) => line,
             Err(error) => {
                 let why = format!("no connection over this path ({}): {error}", self.name());
-                self.to.try_send(Told::Broken { why }.to_bytes());
+                self.to.try_send(PageEvent::Broken { why }.to_bytes());
                 return;
             }
         };
-        if !self.to.send(Told::Open { lane: self.name() }.to_bytes()) {
+        if !self.to.send(PageEvent::Open { lane: self.name() }.to_bytes()) {
             return;
         }
         let Line { send, receive, .. } = &line;
@@ -88,13 +88,13 @@ impl Station<'_> {
                 // The sender has failed.
                 Some(Ok(None)) => {
                     let why = format!("the flow over the path ({}) ended", self.name());
-                    self.to.try_send(Told::Broken { why }.to_bytes());
+                    self.to.try_send(PageEvent::Broken { why }.to_bytes());
                     return;
                 }
                 Some(Err(error)) => {
                     let why =
                         format!("the connection over the path ({}) broke: {error}", self.name());
-                    self.to.try_send(Told::Broken { why }.to_bytes());
+                    self.to.try_send(PageEvent::Broken { why }.to_bytes());
                     return;
                 }
             }
@@ -106,10 +106,10 @@ impl Station<'_> {
         }
     }
 
-    fn shown(&self, number: u64, data: &[u8]) -> Told {
+    fn shown(&self, number: u64, data: &[u8]) -> PageEvent {
         let ms = self.room.age(number).as_secs_f64() * 1e3;
         let drawn: Option<Drawn> = serde_json::from_slice(data).ok();
-        Told::Shown {
+        PageEvent::Shown {
             lane: self.name(),
             number,
             ms: (ms * 100.0).round() / 100.0,

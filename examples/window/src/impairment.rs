@@ -5,8 +5,8 @@ use ontempo_scenario::parse;
 use serde::{Deserialize, Serialize};
 
 /// Bounds of the fields. More loss and no connection comes about; less rate, and a picture takes minutes.
-const MOST_LOSS: f64 = 30.0;
-const MOST_ROUND_TRIP: u32 = 2_000;
+const MAX_LOSS: f64 = 30.0;
+const MAX_ROUND_TRIP: u32 = 2_000;
 const RATES: std::ops::RangeInclusive<u32> = 100..=100_000;
 
 /// Headers of IPv4 and UDP.
@@ -41,11 +41,11 @@ impl Impairment {
     /// A sentence that names the field.
     pub fn check(self) -> Result<Self, String> {
         // No number is none of these.
-        if !(0.0..=MOST_LOSS).contains(&self.loss_percent) {
-            return Err(format!("loss_percent {}: it is 0 to {MOST_LOSS}", self.loss_percent));
+        if !(0.0..=MAX_LOSS).contains(&self.loss_percent) {
+            return Err(format!("loss_percent {}: it is 0 to {MAX_LOSS}", self.loss_percent));
         }
-        if self.round_trip_ms > MOST_ROUND_TRIP {
-            let most = MOST_ROUND_TRIP;
+        if self.round_trip_ms > MAX_ROUND_TRIP {
+            let most = MAX_ROUND_TRIP;
             return Err(format!("round_trip_ms {}: it is 0 to {most}", self.round_trip_ms));
         }
         if !RATES.contains(&self.rate_kbps) {
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn what_the_page_may_set_is_a_path_and_what_is_beyond_is_refused_by_name() {
-        for loss_percent in [0.0, 0.1, 5.0, MOST_LOSS] {
-            for round_trip_ms in [0, 1, 75, MOST_ROUND_TRIP] {
+        for loss_percent in [0.0, 0.1, 5.0, MAX_LOSS] {
+            for round_trip_ms in [0, 1, 75, MAX_ROUND_TRIP] {
                 for rate_kbps in [100, 5_000, 100_000] {
                     let some = Impairment { loss_percent, round_trip_ms, rate_kbps };
                     let path = some.check().map(|some| some.path(1));

@@ -1,6 +1,6 @@
 //! The program around a page.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use ontempo_session::{own_host, random_token};
@@ -79,13 +79,6 @@ pub fn serve(
     };
     let server = SiteServer::start(options, usize::from(arguments.visitors), visit);
     let server = server.map_err(|error| cannot(&error))?;
-    let local = server.local();
-    let host = match local.ip() {
-        IpAddr::V4(ip) if !ip.is_unspecified() => ip.to_string(),
-        IpAddr::V6(ip) if !ip.is_unspecified() => format!("[{ip}]"),
-        _ if host.contains(':') => format!("[{host}]"),
-        _ => host,
-    };
-    println!("open {}://{host}:{}/#token={token}", server.scheme(), local.port());
+    println!("open {}", server.link(&host, &token));
     Ok(server)
 }

@@ -247,6 +247,7 @@ impl ReceiverHandler for OutputHandler<'_> {
         if let Some(pages) = &self.pages {
             pages.follow(&event);
         }
+        self.figures.follow(&event);
         match event {
             ReceiverEvent::File { from, discarded, length } => {
                 if discarded > 0 {
@@ -271,9 +272,9 @@ impl ReceiverHandler for OutputHandler<'_> {
                 self.received_from(remote);
                 self.status.connection(&format!("receiving from {remote}"));
             }
-            event @ (ReceiverEvent::ReceivingPath { .. }
-            | ReceiverEvent::LostPath(..)
-            | ReceiverEvent::Paths(_)) => self.of_path(event),
+            event @ (ReceiverEvent::ReceivingPath { .. } | ReceiverEvent::LostPath(..)) => {
+                self.of_path(event);
+            }
             ReceiverEvent::Lost(remote, reason) => {
                 let waits = if self.is_once {
                     format!("waiting for it for up to {} (--give-up)", self.arguments.give_up)
@@ -286,7 +287,6 @@ impl ReceiverHandler for OutputHandler<'_> {
                 let written = self.latency(latency, of_sender);
                 return self.done(written);
             }
-            ReceiverEvent::Flowing(flowing) => self.figures.flowing = Some(*flowing),
             ReceiverEvent::Unreadable(what) => {
                 self.status.warn(&format!("a unit cannot be read: {what}"));
             }
@@ -310,14 +310,23 @@ impl ReceiverHandler for OutputHandler<'_> {
 /// The figures of a stream that is received, as `--json` has them.
 pub(super) struct Figures {
     meter: Meter,
-    pub(super) flowing: Option<Flowing>,
+    flowing: Option<Flowing>,
     /// Of a stream over several.
-    pub(super) paths: Vec<ReceivedPath>,
+    paths: Vec<ReceivedPath>,
 }
 
 impl Figures {
     pub(super) fn new() -> Self {
         Self { meter: Meter::new(), flowing: None, paths: Vec::new() }
+    }
+
+    /// Keeps what the figures are made of.
+    pub(super) fn follow(&mut self, event: &ReceiverEvent<'_>) {
+        match event {
+            ReceiverEvent::Flowing(flowing) => self.flowing = Some(**flowing),
+            ReceiverEvent::Paths(paths) => self.paths = paths.to_vec(),
+            _ => {}
+        }
     }
 
     pub(super) fn of(&mut self, report: &Report, now: &ReceiveStatistics) -> serde_json::Value {
@@ -376,7 +385,6 @@ impl OutputHandler<'_> {
             ReceiverEvent::LostPath(remote, reason) => {
                 self.status.connection(&format!("lost the path from {remote}: {reason}"));
             }
-            ReceiverEvent::Paths(paths) => self.figures.paths = paths.to_vec(),
             _ => {}
         }
     }

@@ -100,9 +100,8 @@ impl ReceiverHandler for PageHandler {
 
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
         self.pages.follow(&event);
+        self.figures.follow(&event);
         match event {
-            ReceiverEvent::Flowing(flowing) => self.figures.flowing = Some(*flowing),
-            ReceiverEvent::Paths(paths) => self.figures.paths = paths.to_vec(),
             ReceiverEvent::Progress(report, now) => {
                 self.pages.figures(&self.figures.of(report, now));
             }

@@ -80,13 +80,7 @@ impl Pages {
     /// Says where the page is. A token that was given is not printed.
     pub(super) fn announce(&self, status: &StatusLine) -> Result<(), Failure> {
         let local = self.server.local();
-        let host = match local.ip() {
-            ip if !ip.is_unspecified() => ip.to_string(),
-            _ => self.host.clone(),
-        };
-        let host = if host.contains(':') { format!("[{host}]") } else { host };
-        let (scheme, port, token) = (self.server.scheme(), local.port(), &self.shown_token);
-        let url = format!("{scheme}://{host}:{port}/#token={token}");
+        let url = self.server.link(&self.host, &self.shown_token);
         if status.documents.is_on() {
             let document = json!({ "local": local.to_string(), "url": url });
             return status.documents.emit("serving", document);

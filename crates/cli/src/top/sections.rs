@@ -233,10 +233,13 @@ fn order(one: &CollectedFlow, rate: f64, loss: Option<f64>) -> Order {
     }
 }
 
+/// Datagrams missing or damaged.
+fn bad_datagrams(flow: &FlowReport) -> u64 {
+    flow.missing_datagrams.unwrap_or(0).saturating_add(flow.damaged_datagrams.unwrap_or(0))
+}
+
 fn sender(one: &CollectedFlow) -> Row {
     let flow = &one.flow;
-    let wrong =
-        flow.missing_datagrams.unwrap_or(0).saturating_add(flow.damaged_datagrams.unwrap_or(0));
     Row {
         name: name(flow, "to"),
         key: Key::Flow(one.index),
@@ -248,7 +251,7 @@ fn sender(one: &CollectedFlow) -> Row {
             or_dash(flow.lost_packets.map(|packets| plain(packets.to_string()))),
             bad(flow.late_units),
             bad(flow.dropped_units),
-            bad(wrong),
+            bad(bad_datagrams(flow)),
             or_dash(flow.viewers.map(|viewers| plain(viewers.count.to_string()))),
             milliseconds(flow.latency_s),
         ],
@@ -258,8 +261,6 @@ fn sender(one: &CollectedFlow) -> Row {
 
 fn receiver(one: &CollectedFlow) -> Row {
     let flow = &one.flow;
-    let wrong =
-        flow.missing_datagrams.unwrap_or(0).saturating_add(flow.damaged_datagrams.unwrap_or(0));
     Row {
         name: name(flow, "from"),
         key: Key::Flow(one.index),
@@ -269,7 +270,7 @@ fn receiver(one: &CollectedFlow) -> Row {
             share(flow.loss),
             bad(flow.late_units),
             bad(flow.dropped_units),
-            bad(wrong),
+            bad(bad_datagrams(flow)),
             or_dash(flow.delays.as_ref().map(most_delays)),
             milliseconds(flow.latency_s),
             plain(flow.units.to_string()),

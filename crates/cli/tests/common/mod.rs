@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+mod terminal;
+#[allow(unused_imports)] // not each test has a terminal
+pub(crate) use terminal::Terminal;
+
 /// A dumbbell whose lines the tests count on; it drops packets within its three seconds.
 pub(crate) const SCENARIO: &str = r#"title = "Video and bulk"
 duration = "3 s"

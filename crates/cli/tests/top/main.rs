@@ -11,11 +11,9 @@ mod lossy;
 mod prometheus;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
 
-use common::{Killed, Place, files, interrupt, wait_until};
+use common::{Killed, Place, Terminal, files, interrupt, wait_until};
 use delivering::{Delivering, REPORTS};
 use ontempo_testing::require_programs;
 use serde_json::{Value, json};
@@ -170,35 +168,14 @@ fn arguments_are_checked_and_an_empty_host_has_a_table() {
 /// What a terminal of so many columns is shown until `q`, by `script`, with these variables.
 fn screen(place: &Place, columns: u32, variables: &str, until: &str) -> String {
     let program = env!("CARGO_BIN_EXE_ontempo");
-    // No shell between: it would take the keys.
-    let command =
+    let line =
         format!("stty cols {columns} rows 30; {variables} exec {program} top --folder {REPORTS}");
-    let mut script = Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
-        .env_remove("COLUMNS")
-        .current_dir(&place.0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("script starts");
-    let mut out = script.stdout.take().expect("its output");
-    let mut shown = Vec::new();
-    while !String::from_utf8_lossy(&shown).contains(until) {
-        let mut room = [0; 4_000];
-        let got = out.read(&mut room).expect("it is shown");
-        assert!(got > 0, "{}", String::from_utf8_lossy(&shown));
-        shown.extend(&room[..got]);
-    }
-    let mut keys = script.stdin.take().expect("its input");
-    keys.write_all(b"q").expect("typed");
-    let mut rest = Vec::new();
-    out.read_to_end(&mut rest).expect("it ends");
-    assert_eq!(script.wait().expect("it ends").code(), Some(0));
-    drop(keys);
-    shown.extend(rest);
-    String::from_utf8(shown).expect("text")
+    let mut terminal = Terminal::start(&line, |script| {
+        script.env("TERM", "xterm-256color").current_dir(&place.0);
+        script.env_remove("NO_COLOR").env_remove("COLUMNS");
+    });
+    terminal.wait_until(|shown| shown.contains(until));
+    String::from_utf8(terminal.end_by(b"q")).expect("text")
 }
 
 #[test]
