@@ -1,5 +1,7 @@
 //! `ontempo publish`.
 
+use std::time::Duration;
+
 use moq_mux::catalog;
 use moq_mux::container::ts;
 
@@ -10,6 +12,10 @@ use crate::source::Source;
 
 /// Bytes within which the tables of a transport stream are found: more than 4 s of 2 Mbit/s.
 const TABLES: u64 = 1 << 20;
+
+/// How long a relay has to read the ends of the tracks. QUIC may have acknowledged what its program has not read yet, and a
+/// closed connection takes that away: subscribers would see an error instead of the end.
+const READ_BY_RELAY: Duration = Duration::from_millis(500);
 
 /// What is published, while it is.
 struct Broadcast {
@@ -50,6 +56,9 @@ pub(crate) async fn publish(arguments: &Publish) -> Result<(), Failure> {
         () = stopped() => Ok(()),
     };
     let done = published.end(done, reporter.bytes());
+    if connection.connected() {
+        tokio::time::sleep(READ_BY_RELAY).await;
+    }
     broadcast.close();
     close(client, connection).await;
     done?;

@@ -13,6 +13,9 @@ use crate::failure::Failure;
 pub(crate) const PACKET: usize = 188;
 pub(crate) const SYNC: u8 = 0x47;
 
+/// Bytes that may wait in the socket while the program has no turn; the system may grant less.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
 /// Bytes read at a time; more than any datagram.
 const READ: usize = 1 << 16;
 
@@ -30,6 +33,7 @@ impl Source {
                 let socket = UdpSocket::bind(at).await.map_err(|error| {
                     Failure::Environment(format!("--from udp://{address}: {error}"))
                 })?;
+                let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
                 Ok(Self::Udp { socket, host: None, strange: 0 })
             }
             Place::Pipe => Ok(Self::Pipe(stdin())),

@@ -95,6 +95,11 @@ fn started(words: &[&str]) -> Killed {
     Killed(command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("it starts"))
 }
 
+/// A subscriber that leaves nothing out on a busy machine either.
+fn subscribing<'a>(url: &'a str, to: &'a str) -> [&'a str; 7] {
+    ["subscribe", url, "--to", to, "--insecure", "--json", "--latency=5s"]
+}
+
 fn ran(words: &[&str]) -> Output {
     program(words).output().expect("it runs")
 }
@@ -155,11 +160,11 @@ fn a_film_goes_through_the_relay_to_two_subscribers_who_get_its_pictures_and_sou
     event(&mut published, "publishing");
     let file = place.path("film.ts");
     let target = file.to_str().expect("text");
-    let mut subscriber = started(&["subscribe", &url, "--to", target, "--insecure", "--json"]);
+    let mut subscriber = started(&subscribing(&url, target));
     let mut received = subscriber.events();
     event(&mut received, "receiving");
     let player = format!("udp://{}", to.local_addr().expect("an address"));
-    let _other = started(&["subscribe", &url, "--to", &player, "--insecure"]);
+    let _other = started(&subscribing(&url, &player));
     let mut film = film(from);
     assert!(film.0.wait().expect("ffmpeg").success());
     // What was sent last comes within the latency.
@@ -195,7 +200,7 @@ fn a_pipe_that_ends_is_a_stream_that_ends() {
     let url = relay.url("pipe.hang");
     let file = place.path("pipe.ts");
     let target = file.to_str().expect("text");
-    let mut subscriber = started(&["subscribe", &url, "--to", target, "--insecure", "--json"]);
+    let mut subscriber = started(&subscribing(&url, target));
     let mut film = Command::new("ffmpeg");
     let arguments = "-loglevel error -re -f lavfi -i testsrc2=size=320x180:rate=25 -frames:v 100 -c:v libx264 \
                      -preset ultrafast -tune zerolatency -g 25 -pix_fmt yuv420p -f mpegts -";
