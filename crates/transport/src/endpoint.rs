@@ -274,6 +274,12 @@ impl Endpoint {
         self.count
     }
 
+    /// True if both sides have closed all connections. An endpoint that ends need not stay for the rest of their closing
+    /// periods: with its socket it ends all answers to late packets (RFC 9000, section 10.2).
+    pub fn is_closed_by_both(&mut self) -> bool {
+        self.connections.iter_mut().flatten().all(|kept| kept.connection.is_closed_by_both())
+    }
+
     /// Handles a datagram.
     pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
         self.set_clock(now);

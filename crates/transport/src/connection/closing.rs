@@ -107,6 +107,13 @@ impl Connection {
         self.close_with(now, CloseReason::Refused, "all places are taken");
     }
 
+    /// True if both sides have closed, and each has heard it of the other: the peer answers the packet that closes (RFC
+    /// 9000, section 10.2.2).
+    pub(crate) fn is_closed_by_both(&mut self) -> bool {
+        let stats = self.stack.stats();
+        stats.frame_rx.connection_close > 0 && stats.frame_tx.connection_close > 0
+    }
+
     /// Repeats the closing packet if it is due and the peer has not closed, too.
     pub(super) fn close_again(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if now < self.last_word.next() {

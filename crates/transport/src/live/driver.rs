@@ -453,22 +453,25 @@ impl Protocol for EndpointDriver {
         let poll = self.endpoint.poll_transmit(now, buffer);
         self.handle_events(now);
         self.wake = Time::NEVER;
-        match poll {
+        let next = match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                Next::Transmit(UdpTransmit::from(&transmit))
+                return Next::Transmit(UdpTransmit::from(&transmit));
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
                 Next::WaitUntil(until)
             }
             Poll::Idle => Next::Idle,
+        };
+        if self.ends_at < Time::NEVER && self.endpoint.is_closed_by_both() {
+            self.ends_at = Time::ZERO;
         }
+        next
     }
 
     fn is_finished(&self) -> bool {
         self.ends_at == Time::ZERO
-            || (self.ends_at < Time::NEVER && self.endpoint.connections() == 0)
     }
 }
 

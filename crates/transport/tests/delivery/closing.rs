@@ -77,6 +77,12 @@ fn a_peer_sees_the_close_although_packets_are_lost() {
 fn connection_close_is_sent_once_if_the_peer_answers_it() {
     let (mut world, closes) = closed(1, 0.0).expect("connected");
     let before = world.network.passages().iter().filter(|p| p.left < closes).count();
+    // Both sides know it a round trip later, and their programs can end.
+    assert!(!world.network.endpoint(SERVER).is_closed_by_both());
+    world.run(closes + Duration::from_millis(45), |_| false);
+    assert!(world.network.endpoint(CLIENT).is_closed_by_both());
+    assert!(world.network.endpoint(SERVER).is_closed_by_both());
+    assert_eq!(world.network.endpoint(SERVER).connections(), 1);
     world.run(closes + Duration::from_secs(5), |_| false);
     let closing = &world.network.passages()[before..];
     assert_eq!(closing.iter().filter(|passage| passage.from == SERVER).count(), 1, "{closing:?}");
