@@ -86,6 +86,7 @@ fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Full,
         stream: None,
+        elementary: None,
         give_up: Wall::from_secs(5),
         stop: Arc::new(AtomicBool::new(false)),
     }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
+use ontempo_media::Elementary;
 use ontempo_monitor::{FlowReport, FlowRole, PathReport};
 use ontempo_place::Output;
 use ontempo_session::file::Offer;
@@ -233,6 +234,21 @@ impl ReceiverHandler for OutputHandler<'_> {
             self.failed = Some(failure);
             "the target cannot be opened".to_owned()
         })
+    }
+
+    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
+        let (place, advice) = match &self.arguments.to {
+            Some(Place::File(_) | Place::Pipe) if coding.is_file() => return Ok(()),
+            Some(Place::File(_) | Place::Pipe) => ("--to", "packets of it are no file"),
+            Some(Place::Udp(_) | Place::Rtp(_)) => {
+                ("--to", "programs take MPEG-TS or RTP as datagrams; a file or - gets its frames")
+            }
+            None => ("--serve", "the page shows MPEG-TS"),
+        };
+        Err(format!(
+            "{place}: the sender has frames of {coding}, without MPEG-TS: {advice}; receive it with \
+             ontemposrc, or put mpegtsmux in front of ontemposink"
+        ))
     }
 
     fn open_file(&mut self, offer: Offer) -> Result<Option<PartFile>, String> {
