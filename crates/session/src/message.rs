@@ -286,8 +286,7 @@ mod tests {
 
     #[test]
     fn labels_and_gaps_are_read_back() {
-        let label =
-            Label { before: 3, ..Label::of(7, Duration::from_millis(200), GRACE) };
+        let label = Label { before: 3, ..Label::of(7, Duration::from_millis(200), GRACE) };
         assert_eq!(label.to_string().parse(), Ok(label));
         for elementary in Elementary::ALL.map(Some) {
             let label = Label { elementary, ..label };

@@ -127,6 +127,8 @@ pub struct TakenDatagram<'a> {
     /// How long after its time it is given: the latency after its arrival at the sender and the fastest transit. Zero
     /// with full reliability, which knows no such time.
     pub late: Duration,
+    /// How long before its time it is given: at the end of the stream nothing waits.
+    pub early: Duration,
 }
 
 /// Restores datagrams and writes them to a target.
@@ -165,9 +167,10 @@ impl StreamOutput {
                 out.write_all(&one.data).map_err(|error| write_error(out, &error, written))
             }
             Self::Taker(to) => {
-                let late = one.due.map_or(Duration::ZERO, |due| now.since(due));
+                let due = one.due.unwrap_or(now);
+                let (late, early) = (now.since(due), due.since(now));
                 let RestoredDatagram { data, is_whole, .. } = one;
-                to.take(TakenDatagram { data, is_whole: *is_whole, late });
+                to.take(TakenDatagram { data, is_whole: *is_whole, late, early });
                 Ok(())
             }
         }

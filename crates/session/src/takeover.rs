@@ -176,7 +176,7 @@ impl<H: ReceiverHandler> Receiver<H> {
     pub(crate) fn takes(&mut self, connection: &Connection, label: Label) -> Result<bool, Error> {
         let Some(coding) = label.elementary else { return Ok(true) };
         let Err(sentence) = self.handler.take_elementary(coding) else { return Ok(true) };
-        connection.close_with(CloseReason::Unsupported, &sentence);
+        connection.close_with(CloseReason::Failed, &sentence);
         if matches!(self.entrance, Entrance::Calling(_)) {
             return Err(Error::Target(sentence));
         }

@@ -438,9 +438,12 @@ impl BaseSinkImpl for OntempoSink {
         self.begin(format.coding())?;
         let begun = lock(&self.sending).as_ref().and_then(|sending| sending.elementary);
         let mut carrier = lock(&self.carrier);
-        let before = match (carrier.as_ref().map(Carrier::format), begun) {
-            (None, Some(coding)) => Some(Format::Elementary(coding)),
-            (before, _) => before,
+        let before = match carrier.as_ref().map(Carrier::format) {
+            // What upstream alone could give when it was asked was something else.
+            None if begun != format.coding() => {
+                Some(begun.map_or(Format::TransportStream, Format::Elementary))
+            }
+            before => before,
         };
         if let Some(before) = before.filter(|before| *before != format) {
             return Err(self.refuse_caps(&format!(

@@ -45,9 +45,9 @@ impl Frames {
         match ElementaryDatagram::read(&item.data) {
             Ok(ElementaryDatagram::Description(text)) if text == self.description => {}
             Ok(ElementaryDatagram::Description(text)) => {
-                let described = gst::Caps::from_str(text).ok().filter(|caps| {
-                    caps.is_fixed() && caps.is_subset(&elementary_caps(coding))
-                });
+                let described = gst::Caps::from_str(text)
+                    .ok()
+                    .filter(|caps| caps.is_fixed() && caps.is_subset(&elementary_caps(coding)));
                 let caps =
                     described.ok_or_else(|| format!("the sender's caps are none of {coding}"))?;
                 self.description = text.to_owned();
@@ -85,7 +85,9 @@ impl Frames {
         if let Some(buffer) = buffer.get_mut() {
             buffer.set_pts(pts);
             buffer.set_dts(dts);
-            buffer.set_duration(times.duration.map(|time| gst::ClockTime::from_nseconds(time.as_nanos())));
+            buffer.set_duration(
+                times.duration.map(|time| gst::ClockTime::from_nseconds(time.as_nanos())),
+            );
             buffer.set_flags(flags);
         }
         buffer
@@ -126,7 +128,9 @@ impl Timeline {
         is_timed: bool,
     ) -> (Option<gst::ClockTime>, Option<gst::ClockTime>) {
         let signed = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
-        let Some(shown) = times.shown.map(|time| signed(time.as_nanos())) else { return (at, None) };
+        let Some(shown) = times.shown.map(|time| signed(time.as_nanos())) else {
+            return (at, None);
+        };
         let before = signed(times.decoded_before.unwrap_or_default().as_nanos());
         let decoded = shown.saturating_sub(before);
         if let Some(at) = at.map(|at| signed(at.nseconds())) {

@@ -23,7 +23,7 @@ const DATAGRAM_BYTES: usize = 96;
 /// A datagram.
 pub(super) struct Item {
     pub(super) data: Vec<u8>,
-    /// Running time at which it came, without the latency; `None` while the element is paused.
+    /// Running time at which it would have come without the latency; `None` while the element is paused.
     pub(super) at: Option<gst::ClockTime>,
     /// It does not follow the one before.
     pub(super) is_discontinuous: bool,
@@ -118,8 +118,8 @@ impl Queue {
         });
     }
 
-    /// Takes a datagram that came at this running time.
-    pub(super) fn push(&self, data: &[u8], now: Option<gst::ClockTime>) {
+    /// Takes a datagram that was due at this running time.
+    pub(super) fn push(&self, data: &[u8], due: Option<gst::ClockTime>) {
         let mut state = self.lock();
         while state.bytes >= MAX_BYTES && !state.is_stopping {
             if state.timing.is_none() {
@@ -138,7 +138,7 @@ impl Queue {
             return;
         }
         let latency = state.timing.map_or(0, |timing| timing.latency.as_nanos());
-        let at = now.map(|now| now.saturating_sub(gst::ClockTime::from_nseconds(latency)));
+        let at = due.map(|due| due.saturating_sub(gst::ClockTime::from_nseconds(latency)));
         let is_discontinuous = std::mem::take(&mut state.is_discontinuous);
         state.bytes += data.len() + DATAGRAM_BYTES;
         let (data, coding, is_timed) = (data.to_vec(), state.coding, state.timing.is_some());

@@ -9,6 +9,7 @@ use std::time::Duration as Wall;
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
+use ontempo_foundation::Duration;
 use ontempo_media::Elementary;
 use ontempo_session::{
     Call, DatagramTaker, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, StreamName,
@@ -144,7 +145,9 @@ impl DatagramTaker for Taker {
                 .current_running_time()
                 .filter(|_| element.current_state() == gst::State::Playing)
         });
-        self.queue.push(datagram.data, now);
+        let span = |time: Duration| gst::ClockTime::from_nseconds(time.as_nanos());
+        let due = now.map(|now| (now + span(datagram.early)).saturating_sub(span(datagram.late)));
+        self.queue.push(datagram.data, due);
     }
 }
 

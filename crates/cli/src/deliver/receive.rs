@@ -237,17 +237,18 @@ impl ReceiverHandler for OutputHandler<'_> {
     }
 
     fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
-        let (place, advice) = match &self.arguments.to {
+        let (place, why) = match &self.arguments.to {
             Some(Place::File(_) | Place::Pipe) if coding.is_file() => return Ok(()),
-            Some(Place::File(_) | Place::Pipe) => ("--to", "packets of it are no file"),
+            Some(Place::File(_) | Place::Pipe) => ("--to", "its packets alone are no file"),
             Some(Place::Udp(_) | Place::Rtp(_)) => {
-                ("--to", "programs take MPEG-TS or RTP as datagrams; a file or - gets its frames")
+                ("--to", "udp:// and rtp:// take MPEG-TS or RTP, a file or - takes them")
             }
             None => ("--serve", "the page shows MPEG-TS"),
         };
+        // A peer is told 200 bytes.
         Err(format!(
-            "{place}: the sender has frames of {coding}, without MPEG-TS: {advice}; receive it with \
-             ontemposrc, or put mpegtsmux in front of ontemposink"
+            "{place}: frames of {coding} without MPEG-TS: {why}; put mpegtsmux before ontemposink, or \
+             receive with ontemposrc"
         ))
     }
 

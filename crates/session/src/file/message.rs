@@ -324,8 +324,7 @@ mod tests {
 
     #[test]
     fn the_label_of_a_file_of_another_version_names_it() {
-        let label =
-            Label::of(1, Duration::from_millis(200), GRACE);
+        let label = Label::of(1, Duration::from_millis(200), GRACE);
         let label = FileLabel { label, offer: Offer { length: 1, modified: 2, name: 3 } };
         let older = label.to_string().replace(&format!("media {VERSION} "), "media 1 ");
         assert_eq!(older.parse::<FileLabel>(), Err(LabelError::Version(1)));
@@ -333,8 +332,7 @@ mod tests {
 
     #[test]
     fn impossible_lengths_and_offsets_are_refused() {
-        let label =
-            Label::of(1, Duration::from_millis(200), GRACE);
+        let label = Label::of(1, Duration::from_millis(200), GRACE);
         let endless = Offer { length: u64::MAX, modified: 0, name: 0 };
         let label = FileLabel { label, offer: endless }.to_string();
         let refused = Err(LabelError::NotMedia);
