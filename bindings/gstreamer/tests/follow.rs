@@ -155,7 +155,10 @@ fn measure(sink: &gst::Element, encoder: &gst::Element, measured: &Arc<Mutex<Mea
         all.asked += bitrate * frame.duration().map_or(0.0, |time| time.nseconds() as f64 / 1e9);
         all.made += frame.size() as f64 * 8.0;
         if all.asked >= bitrate {
-            let share = ((all.share + all.made / all.asked) / 2.0).clamp(0.8, 1.2);
+            let share = all.made / all.asked;
+            // Beyond, it has not yet followed a change.
+            let has_followed = (0.85..1.1).contains(&share);
+            let share = if has_followed { (all.share + share) / 2.0 } else { all.share };
             *all = Measured { share, ..Measured::default() };
             follow(&sink, &of_probe, share);
         }
