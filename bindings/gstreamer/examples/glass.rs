@@ -5,7 +5,9 @@
 //! the screen waits until a picture is due, as GStreamer's do where nothing else is said; without, it shows each
 //! at once. Both pipelines run in this program; a real screen and camera add their own.
 //!
-//! Usage: glass [PICTURES [LATENCY-MS [sync]]]
+//! With `ts` the pictures go as MPEG-TS, without as they are.
+//!
+//! Usage: glass [PICTURES [LATENCY-MS [sync] [ts]]]
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -88,12 +90,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let pictures: u16 = arguments.next().unwrap_or_else(|| "500".to_owned()).parse()?;
     let latency: u32 = arguments.next().unwrap_or_else(|| "60".to_owned()).parse()?;
-    let sync = arguments.next().is_some_and(|word| word == "sync");
+    let words: Vec<String> = arguments.collect();
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let (sync, ts) = (has("sync"), has("ts"));
+    let (mux, demux) = if ts { ("mpegtsmux !", "tsdemux latency=0 !") } else { ("", "") };
     gst::init()?;
     gstontempo::plugin_desc::plugin_register_static()?;
     let port = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
     let receiving = pipeline(&format!(
-        "ontemposrc name=src uri=ontempo://127.0.0.1:{port} ! tsdemux latency=0 ! h264parse ! \
+        "ontemposrc name=src uri=ontempo://127.0.0.1:{port} ! {demux} h264parse ! \
          avdec_h264 thread-type=slice name=decoder ! video/x-raw,format=I420 ! queue ! fakesink name=screen sync={sync}",
     ))?;
     let times = Arc::<Mutex<Times>>::default();
@@ -117,7 +122,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "videotestsrc name=camera is-live=true pattern=ball num-buffers={pictures} ! \
          video/x-raw,format=I420,width={WIDTH},height={HEIGHT},framerate=25/1 ! \
          x264enc tune=zerolatency speed-preset=ultrafast bitrate=3000 key-int-max=50 ! \
-         video/x-h264,profile=main ! mpegtsmux ! ontemposink sync=false uri={url} latency={latency}"
+         video/x-h264,profile=main ! {mux} ontemposink sync=false uri={url} latency={latency}"
     ))?;
     let made = Arc::clone(&times);
     probe(&sending, "camera", "src", move |buffer| {

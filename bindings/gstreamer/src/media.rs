@@ -1,9 +1,9 @@
-//! What the elements carry: caps, and the datagrams of a buffer.
+//! What the elements carry: caps, and the datagrams of a buffer of MPEG-TS or RTP.
 
 use std::fmt;
 
 use gstreamer as gst;
-use ontempo_media::{Chunker, rtp};
+use ontempo_media::{Chunker, Elementary, rtp};
 
 /// Bytes of a packet of a transport stream, and its first.
 const PACKET: usize = 188;
@@ -20,10 +20,11 @@ const MAX_DATAGRAM: usize = 65_535;
 pub(crate) enum Format {
     TransportStream,
     Rtp,
+    Elementary(Elementary),
 }
 
 impl Format {
-    /// Of what a datagram is.
+    /// Of what a datagram is that is none of an elementary stream.
     pub(crate) fn of(datagram: &[u8]) -> Option<Self> {
         if datagram.first() == Some(&SYNC) && datagram.len().is_multiple_of(PACKET) {
             Some(Self::TransportStream)
@@ -37,17 +38,41 @@ impl Format {
         match caps.structure(0)?.name().as_str() {
             "video/mpegts" => Some(Self::TransportStream),
             "application/x-rtp" => Some(Self::Rtp),
+            "video/x-h264" => Some(Self::Elementary(Elementary::H264)),
+            "video/x-h265" => Some(Self::Elementary(Elementary::H265)),
+            "video/x-av1" => Some(Self::Elementary(Elementary::Av1)),
+            "audio/mpeg" => Some(Self::Elementary(Elementary::Aac)),
+            "audio/x-opus" => Some(Self::Elementary(Elementary::Opus)),
             _ => None,
+        }
+    }
+
+    /// The one that all of these caps are; `None` if they may be several.
+    pub(crate) fn of_all(caps: &gst::Caps) -> Option<Self> {
+        let mut all = (0..caps.size()).map(|place| {
+            let one = caps.structure(place)?.to_owned();
+            Self::of_caps(&gst::Caps::builder_full().structure(one).build())
+        });
+        let first = all.next()??;
+        all.all(|other| other == Some(first)).then_some(first)
+    }
+
+    /// How the stream is coded, if it is an elementary one.
+    pub(crate) fn coding(self) -> Option<Elementary> {
+        match self {
+            Self::Elementary(coding) => Some(coding),
+            Self::TransportStream | Self::Rtp => None,
         }
     }
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TransportStream => "MPEG-TS",
-            Self::Rtp => "RTP",
-        })
+        match self {
+            Self::TransportStream => f.write_str("MPEG-TS"),
+            Self::Rtp => f.write_str("RTP"),
+            Self::Elementary(coding) => coding.fmt(f),
+        }
     }
 }
 
@@ -56,10 +81,33 @@ pub(crate) fn transport_stream() -> gst::Caps {
     gst::Caps::builder("video/mpegts").field("systemstream", true).build()
 }
 
+/// Caps of an elementary stream: forms that need nothing beside the frames, a frame in each buffer.
+pub(crate) fn elementary_caps(coding: Elementary) -> gst::Caps {
+    let byte_stream = |name| {
+        let caps = gst::Caps::builder(name).field("stream-format", "byte-stream");
+        caps.field("alignment", "au").build()
+    };
+    match coding {
+        Elementary::H264 => byte_stream("video/x-h264"),
+        Elementary::H265 => byte_stream("video/x-h265"),
+        Elementary::Av1 => gst::Caps::builder("video/x-av1")
+            .field("stream-format", "obu-stream")
+            .field("alignment", gst::List::new(["tu", "frame"]))
+            .build(),
+        Elementary::Aac => gst::Caps::builder("audio/mpeg")
+            .field("mpegversion", gst::List::new([2, 4]))
+            .field("stream-format", "adts")
+            .field("framed", true)
+            .build(),
+        Elementary::Opus => gst::Caps::new_empty_simple("audio/x-opus"),
+    }
+}
+
 /// Caps of the elements' pads.
 pub(crate) fn all_caps() -> gst::Caps {
     let mut caps = transport_stream();
     caps.merge(gst::Caps::new_empty_simple("application/x-rtp"));
+    Elementary::ALL.into_iter().for_each(|coding| caps.merge(elementary_caps(coding)));
     caps
 }
 

@@ -257,11 +257,11 @@ fn rtp_is_carried_packet_by_packet_with_the_caps_that_the_source_is_given() {
 }
 
 #[test]
-fn an_elementary_stream_is_not_linked() {
-    if !require_elements(&NEEDED) {
+fn what_is_not_carried_is_not_linked() {
+    if !require_elements(&["videotestsrc", "vp8enc"]) {
         return;
     }
-    let text = "videotestsrc ! x264enc ! ontemposink";
+    let text = "videotestsrc ! vp8enc ! ontemposink";
     let error = gst::parse::launch(text).expect_err("refused").to_string();
-    assert!(error.contains("could not link x264enc0 to ontemposink0"), "{error}");
+    assert!(error.contains("could not link vp8enc0 to ontemposink0"), "{error}");
 }

@@ -31,7 +31,7 @@ fn sender(to: &str, session: u128) -> Result<(Connection, String), Error> {
     let to = to.parse().expect("an address");
     let connection = connect(to, "localhost", &Trust::Insecure, token, &options)?;
     let latency = ontempo_foundation::Duration::from_secs(60);
-    Ok((connection, Label { session, latency, grace: GRACE, before: 0 }.to_string()))
+    Ok((connection, Label::of(session, latency, GRACE).to_string()))
 }
 
 fn unit(datagram: u64, length: u16, spans: Vec<Span>) -> Unit {

@@ -4,8 +4,9 @@
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::ts::{PACKET, SYNC};
 use ontempo_media::{
-    Chunker, Depacketizer, DepacketizerOptions, Format, FrameTable, Packetizer, PacketizerOptions,
-    PcrClock, Release, TransportStreamIndex, Unit,
+    Chunker, Depacketizer, DepacketizerOptions, ElementaryDatagram, Format, FrameAssembler,
+    FrameTable, MAX_ELEMENTARY_FRAME, Packetizer, PacketizerOptions, PcrClock, Release,
+    TransportStreamIndex, Unit,
 };
 
 /// A stream of bytes: chopped, cut, and put back the same. And the bytes as a unit of a peer.
@@ -56,14 +57,38 @@ fn index(bytes: &[u8]) {
 
 /// Datagrams, each behind a byte that says its length.
 pub(crate) fn rtp(bytes: &[u8]) {
+    let datagrams = datagrams(bytes);
+    cut_and_join(&datagrams, None);
+    cut_and_join(&datagrams, Some(Format::Rtp));
+}
+
+/// Datagrams of an elementary stream, each behind a byte that says its length: carried unchanged; what
+/// is read is written the same, and frames are put together from it.
+pub(crate) fn elementary(bytes: &[u8]) {
+    let datagrams = datagrams(bytes);
+    cut_and_join(&datagrams, Some(Format::Elementary));
+    let mut assembler = FrameAssembler::default();
+    for bytes in &datagrams {
+        let Ok(datagram) = ElementaryDatagram::read(bytes) else { continue };
+        let mut written = Vec::new();
+        datagram.write(&mut written);
+        assert_eq!(&written, bytes);
+        if let ElementaryDatagram::Part(part) = datagram
+            && let Some(frame) = assembler.push(&part)
+        {
+            assert!(frame.data.len() <= MAX_ELEMENTARY_FRAME);
+        }
+    }
+}
+
+fn datagrams(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut rest, mut datagrams) = (bytes, Vec::new());
     while let Some((&length, after)) = rest.split_first() {
         let (datagram, after) = after.split_at(after.len().min(usize::from(length)));
         datagrams.push(datagram.to_vec());
         rest = after;
     }
-    cut_and_join(&datagrams, None);
-    cut_and_join(&datagrams, Some(Format::Rtp));
+    datagrams
 }
 
 fn cut_and_join(datagrams: &[Vec<u8>], format: Option<Format>) {

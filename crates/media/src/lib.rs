@@ -10,7 +10,8 @@
 //! [`Depacketizer`] takes units in any order and returns the original datagrams with their original
 //! spacing. A [`Chunker`] turns streams of bytes (files, pipes) into datagrams. A
 //! [`TransportStreamIndex`] lists the units of a whole stream with the places of their packets, to
-//! measure what of it arrived.
+//! measure what of it arrived. A program that has frames and no multiplexer [cuts](cut_frame) them
+//! itself, and puts them together with a [`FrameAssembler`].
 //!
 //! Frames of a transport stream interleave packet by packet, often within one datagram. A unit
 //! therefore records the datagram and offset of each of its pieces, so that a lost video frame
@@ -18,6 +19,7 @@
 
 mod chunker;
 mod depacketizer;
+mod elementary;
 mod encoding;
 mod film;
 mod frames;
@@ -35,6 +37,10 @@ mod unit;
 pub use chunker::{Chunker, PcrClock};
 pub use depacketizer::{
     Depacketizer, DepacketizerOptions, DepacketizerStatistics, Release, RestoredDatagram,
+};
+pub use elementary::{
+    Elementary, ElementaryDatagram, ElementaryError, ElementaryFrame, FrameAssembler, FramePart,
+    FrameTimes, MAX_DESCRIPTION, MAX_ELEMENTARY_FRAME, cut_frame,
 };
 pub use film::{Film, Sent};
 pub use frames::{

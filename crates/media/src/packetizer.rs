@@ -1,5 +1,6 @@
 //! Datagrams to units.
 
+mod elementary;
 mod gathering;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,8 @@ pub enum Format {
     /// A stream of bytes that a [`Chunker`](crate::Chunker) has cut: MPEG-TS, or else each chunk is
     /// a unit. Chunks that begin like RTP are no packets of RTP.
     Bytes,
+    /// Frames of one [elementary stream](crate::ElementaryDatagram); it is never detected.
+    Elementary,
 }
 
 /// Options of a packetizer.
@@ -131,6 +134,10 @@ struct Stream {
 }
 
 impl Stream {
+    const fn new(kind: Kind) -> Self {
+        Self { kind, key: None, reference: None, top_layer: 0, left: None, media_time: None }
+    }
+
     /// The content of a picture that begins, as far as its first packet tells; what is not marked as
     /// disposable there is not.
     fn kind_of(&mut self, kind: Kind, marks: Option<Marks>) -> Kind {
@@ -275,6 +282,10 @@ impl Packetizer {
     /// Splits a datagram into pieces.
     fn look(&mut self, now: Time, datagram: &[u8], pieces: &mut Vec<Piece>) -> Option<Sequence> {
         let wanted = |format| self.options.format.is_none_or(|only| only == format);
+        if self.options.format == Some(Format::Elementary) {
+            pieces.push(self.piece_of_frame(datagram));
+            return None;
+        }
         let may_be_ts = wanted(Format::TransportStream) || wanted(Format::Bytes);
         if may_be_ts && let Some(size) = ts::packet_size(datagram) {
             self.look_at_packets(datagram, 0, size, pieces);
@@ -366,14 +377,7 @@ impl Packetizer {
         let payload = packet.get(header.payload..ts::PACKET).unwrap_or_default();
         let pes = if header.begins { ts::pes(payload) } else { None };
         let known = self.streams.get(&pid).copied();
-        let mut stream = known.unwrap_or(Stream {
-            kind,
-            key: None,
-            reference: None,
-            top_layer: 0,
-            left: None,
-            media_time: None,
-        });
+        let mut stream = known.unwrap_or(Stream::new(kind));
         let mut slack = None;
         if header.begins {
             let picture = pes.and_then(|pes| payload.get(pes.payload..));

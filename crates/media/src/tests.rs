@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod elementary;
 mod stuffing;
 mod waiting;
 

@@ -32,3 +32,8 @@ fn the_corpus_of_tables_of_frames_is_written_the_same() {
 fn the_corpus_of_marks_gives_valid_tables() {
     feed("marks", exercise::marks);
 }
+
+#[test]
+fn the_corpus_of_elementary_streams_is_put_back_the_same() {
+    feed("elementary", exercise::elementary);
+}

@@ -180,12 +180,7 @@ mod tests {
     }
 
     fn stream(reliability: Reliability) -> Stream {
-        let label = Label {
-            session: 1,
-            latency: Duration::from_millis(200),
-            grace: Duration::from_millis(50),
-            before: 0,
-        };
+        let label = Label::of(1, Duration::from_millis(200), Duration::from_millis(50));
         let config = FlowConfig { reliability, ..FlowConfig::default() };
         let mut stream = Stream::new(1, label, config, source());
         stream.source = None;

@@ -97,7 +97,7 @@ impl World {
     }
 
     fn source(&mut self, session: u128, before: u64, reliability: Reliability) -> usize {
-        let label = Label { session, latency: Duration::from_millis(500), grace: GRACE, before };
+        let label = Label { before, ..Label::of(session, Duration::from_millis(500), GRACE) };
         let order = DeliveryOrder::PartialOrder;
         let config = FlowConfig { order, reliability, label: String::new() };
         self.connect(b"publish", with_name(label, None), config, &clean(20_000))
@@ -321,7 +321,7 @@ fn strangers_are_refused_and_the_token_of_viewers_does_not_publish() {
     let mut world = World::new(options);
     let stranger = world.viewer(b"neither", &clean(20_000));
     let viewer = world.viewer(b"view", &clean(20_000));
-    let label = Label { session: 9, latency: Duration::from_millis(500), grace: GRACE, before: 0 };
+    let label = Label::of(9, Duration::from_millis(500), GRACE);
     let pirate = world.connect(b"view", label.to_string(), FlowConfig::default(), &clean(20_000));
     world.run(SECOND);
     assert_eq!(world.clients[stranger].closed, Some(CloseReason::WrongToken));

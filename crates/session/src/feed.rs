@@ -61,7 +61,18 @@ impl Feed {
     /// # Errors
     /// The system has no more threads.
     pub fn new(backlog: &Arc<Backlog>) -> io::Result<Self> {
-        let datagrams = Datagrams::new(backlog, true);
+        Self::of(Datagrams::new(backlog, true), backlog)
+    }
+
+    /// Packetizes [datagrams of an elementary stream](ontempo_media::ElementaryDatagram) into `backlog`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn elementary(backlog: &Arc<Backlog>) -> io::Result<Self> {
+        Self::of(Datagrams::elementary(backlog), backlog)
+    }
+
+    fn of(datagrams: Datagrams, backlog: &Arc<Backlog>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { datagrams, has_ended: false }),
             changed: Condvar::new(),

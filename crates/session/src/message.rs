@@ -1,6 +1,7 @@
 //! The messages between sender and receiver.
 //!
-//! A sender opens one flow, whose label is a [`Label`]. Each of its units is a media unit
+//! A sender opens one flow, whose label is a [`Label`]: that of frames of an elementary stream names the
+//! coding, and has a version of its own, which receivers that know none refuse. Each of its units is a media unit
 //! ([`Unit::write`]) or begins with a byte whose highest bit is set, which no media unit does: 128 for
 //! a gap, the numbers of datagrams that will not arrive, 8 bytes each, big-endian, 129 for the end of
 //! the stream: how many datagrams it had, 8 bytes, and 1 if it was sent to its end, 0 if it was cut
@@ -13,7 +14,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use ontempo_foundation::Duration;
-use ontempo_media::Unit;
+use ontempo_media::{Elementary, Unit};
 use serde::{Deserialize, Serialize};
 
 /// A bit of the first byte of what is no media unit; a gap, the end.
@@ -23,6 +24,9 @@ const END: u8 = OTHER | 1;
 
 /// The version of the messages, as a label has it.
 pub const VERSION: u64 = 4;
+
+/// The version that a label of an elementary stream has.
+const ELEMENTARY_VERSION: u64 = 5;
 
 /// What a label begins with.
 const MEDIA: &str = "ontempo media ";
@@ -45,13 +49,25 @@ pub struct Label {
     pub grace: Duration,
     /// Number of earlier connections of the sender.
     pub before: u64,
+    /// The datagrams are [those of an elementary stream](ontempo_media::ElementaryDatagram); `None`: of
+    /// MPEG-TS, RTP or anything else.
+    pub elementary: Option<Elementary>,
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, latency, grace, before } = self;
+        let Self { session, latency, grace, before, elementary } = self;
         let (latency, grace) = (latency.as_nanos(), grace.as_nanos());
-        write!(f, "{MEDIA}{VERSION} {session:032x} {latency} {grace} {before}")
+        let version = if elementary.is_some() { ELEMENTARY_VERSION } else { VERSION };
+        write!(f, "{MEDIA}{version} {session:032x} {latency} {grace} {before}")?;
+        elementary.map_or(Ok(()), |coding| write!(f, " {}", coding.word()))
+    }
+}
+
+impl Label {
+    /// That of the first connection of a stream of MPEG-TS, RTP or anything else.
+    pub const fn of(session: u128, latency: Duration, grace: Duration) -> Self {
+        Self { session, latency, grace, before: 0, elementary: None }
     }
 }
 
@@ -93,9 +109,14 @@ impl FromStr for Label {
         let (version, words) =
             text.strip_prefix(MEDIA).and_then(|words| words.split_once(' ')).ok_or(OTHER)?;
         let version = version.parse().map_err(|_| OTHER)?;
-        if version != VERSION {
-            return Err(LabelError::Version(version));
-        }
+        let (words, elementary) = match version {
+            VERSION => (words, None),
+            ELEMENTARY_VERSION => {
+                let (words, coding) = words.rsplit_once(' ').ok_or(OTHER)?;
+                (words, Some(coding.parse().map_err(|()| OTHER)?))
+            }
+            _ => return Err(LabelError::Version(version)),
+        };
         let words: Vec<&str> = words.split(' ').collect();
         let &[session, latency, grace, before] = words.as_slice() else { return Err(OTHER) };
         let time = |word: &str| {
@@ -107,6 +128,7 @@ impl FromStr for Label {
             latency: time(latency)?,
             grace: time(grace)?,
             before: before.parse().map_err(|_| OTHER)?,
+            elementary,
         })
     }
 }
@@ -264,9 +286,14 @@ mod tests {
 
     #[test]
     fn labels_and_gaps_are_read_back() {
-        let label =
-            Label { session: 7, latency: Duration::from_millis(200), grace: GRACE, before: 3 };
+        let label = Label { before: 3, ..Label::of(7, Duration::from_millis(200), GRACE) };
         assert_eq!(label.to_string().parse(), Ok(label));
+        for elementary in Elementary::ALL.map(Some) {
+            let label = Label { elementary, ..label };
+            assert_eq!(label.to_string().parse(), Ok(label));
+            let unknown = label.to_string().replace("media 5", "media 4").parse::<Label>();
+            assert_eq!(unknown, Err(LabelError::NotMedia));
+        }
         assert_eq!("something else".parse::<Label>(), Err(LabelError::NotMedia));
         let before = label.to_string().replace("media 4", "media 3").parse::<Label>();
         assert_eq!(before, Err(LabelError::Version(3)));

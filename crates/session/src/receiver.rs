@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
+use ontempo_media::Elementary;
 use ontempo_transport::live::{Connection, Listener, ReceiveFlow, SendFlow};
 use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
 
@@ -130,6 +131,15 @@ pub trait ReceiverHandler {
         Ok(None)
     }
 
+    /// Whether the target takes frames of an elementary stream: asked before a stream of them is opened, whose
+    /// datagrams are [`ElementaryDatagram`](ontempo_media::ElementaryDatagram)s.
+    ///
+    /// # Errors
+    /// A sentence: why not. Its sender is refused; without another, of a relay, [`Receiver::run`] fails.
+    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
+        Err(format!("only MPEG-TS and RTP are taken here, not {coding}"))
+    }
+
     /// Called for each event; `Break` ends [`Receiver::run`] with [`Error::Handler`].
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()>;
 }
@@ -189,7 +199,7 @@ pub struct Receiver<H> {
     /// The flow of reports of a connection that was called, until its stream is received.
     pub(crate) reports: Option<SendFlow>,
     pub(crate) options: ReceiverOptions,
-    handler: H,
+    pub(crate) handler: H,
     pub(crate) stream: Option<Stream>,
     pub(crate) file: Option<Transfer>,
     pub(crate) contender: Option<Contender>,
@@ -372,6 +382,9 @@ impl<H: ReceiverHandler> Receiver<H> {
             self.refuse(connection, "the stream of another sender has not ended")?;
             return Ok(Ended::Refused);
         }
+        if !is_known && !self.takes(connection, label)? {
+            return Ok(Ended::Refused);
+        }
         if let Some(offer) = offer
             && !is_known
             && self.begin_file(label.session, offer)?
@@ -421,7 +434,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         let latency = self.options.latency.unwrap_or(label.latency);
         let target = self.handler.open().map_err(Error::Target)?;
         let stop = &self.options.stop;
-        let sink = Sink::open(target, config, (latency, label.grace), is_midway, stop)?;
+        let sink = Sink::open(target, config, &label, latency, stop)?;
         let (before, last_report) = (Report::default(), Report::default());
         let (is_cut_short, lost_at) = (false, None);
         self.stream = Some(Stream {

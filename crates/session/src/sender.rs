@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Bytes, Duration, Rate};
+use ontempo_media::Elementary;
 use ontempo_transport::live::{self, Options, connect};
 use ontempo_transport::{
     Closed, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability, SendStatistics, Token,
@@ -65,6 +66,8 @@ pub struct SenderOptions {
     pub reliability: Reliability,
     /// The stream's name at a relay; `None`: the one without a name.
     pub stream: Option<StreamName>,
+    /// The units are those of a [`Feed::elementary`](crate::Feed::elementary), coded in this way.
+    pub elementary: Option<Elementary>,
     /// After a connection is lost, how long to try to connect again.
     pub give_up: Wall,
     /// Set by another thread or a signal handler: ends the source, sends queued units for at most
@@ -206,7 +209,8 @@ impl<H: SenderHandler> Sender<H> {
     ) -> Result<Self, Error> {
         let session = u128::from(ontempo_udp::random()) << 64 | u128::from(ontempo_udp::random());
         let latency = Latency::new(options.latency, options.reliability);
-        let label = Label { session, latency: latency.get(), grace: options.grace, before: 0 };
+        let elementary = options.elementary;
+        let label = Label { elementary, ..Label::of(session, latency.get(), options.grace) };
         let (source, file) = match source {
             Source::File(file) => (Source::Stream, Some(file)),
             source => (source, None),

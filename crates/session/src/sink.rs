@@ -8,7 +8,9 @@ use std::thread::sleep;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_media::{Depacketizer, DepacketizerOptions, Release, RestoredDatagram, Unit};
+use ontempo_media::{
+    Depacketizer, DepacketizerOptions, ElementaryDatagram, Release, RestoredDatagram, Unit,
+};
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
 use ontempo_udp::{
     Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket, Transmit,
@@ -16,6 +18,7 @@ use ontempo_udp::{
 
 use crate::error::{Error, target};
 use crate::latency::grace_with;
+use crate::message::Label;
 use crate::output::StoppableWriter;
 use crate::rtcp::is_rtcp;
 
@@ -97,7 +100,7 @@ pub enum Target {
         /// The destination of RTCP, if it is another.
         control: Option<SocketAddr>,
     },
-    /// A byte stream: a file, a pipe, or the program itself.
+    /// A byte stream: a file, a pipe, or the program itself. Of an elementary stream it is the frames.
     Bytes {
         /// The writer; its calls may block. It is used by a thread of its own.
         to: Box<dyn Write + Send>,
@@ -124,6 +127,8 @@ pub struct TakenDatagram<'a> {
     /// How long after its time it is given: the latency after its arrival at the sender and the fastest transit. Zero
     /// with full reliability, which knows no such time.
     pub late: Duration,
+    /// How long before its time it is given: at the end of the stream nothing waits.
+    pub early: Duration,
 }
 
 /// Restores datagrams and writes them to a target.
@@ -143,6 +148,8 @@ pub(crate) enum Sink {
         out: StreamOutput,
         written: u64,
         clock: Clock,
+        /// Frames of an elementary stream are written without what frames them.
+        is_bare: bool,
     },
 }
 
@@ -160,9 +167,10 @@ impl StreamOutput {
                 out.write_all(&one.data).map_err(|error| write_error(out, &error, written))
             }
             Self::Taker(to) => {
-                let late = one.due.map_or(Duration::ZERO, |due| now.since(due));
+                let due = one.due.unwrap_or(now);
+                let (late, early) = (now.since(due), due.since(now));
                 let RestoredDatagram { data, is_whole, .. } = one;
-                to.take(TakenDatagram { data, is_whole: *is_whole, late });
+                to.take(TakenDatagram { data, is_whole: *is_whole, late, early });
                 Ok(())
             }
         }
@@ -338,10 +346,11 @@ impl Sink {
     pub(crate) fn open(
         to: Target,
         config: &FlowConfig,
-        (latency, grace): (Duration, Duration),
-        is_midway: bool,
+        label: &Label,
+        latency: Duration,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, Error> {
+        let (grace, is_midway) = (label.grace, label.before > 0);
         let is_network = matches!(to, Target::Datagrams { .. });
         let release = release(config, (latency, grace), is_network);
         let depacketizer =
@@ -374,7 +383,8 @@ impl Sink {
             Target::Taker(to) => StreamOutput::Taker(to),
         };
         let depacketizer = Box::new(depacketizer);
-        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new() })
+        let is_bare = label.elementary.is_some() && matches!(out, StreamOutput::Bytes(_));
+        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new(), is_bare })
     }
 
     /// Adds a received unit.
@@ -424,11 +434,14 @@ impl Sink {
     /// the output is flushed.
     pub(crate) fn work(&mut self, idle: bool) -> Result<Wall, Error> {
         const MAX_WAIT: Wall = Wall::from_millis(50);
-        let Self::Stream { depacketizer, counts, out, written, clock } = self else {
+        let Self::Stream { depacketizer, counts, out, written, clock, is_bare } = self else {
             return Ok(MAX_WAIT);
         };
         let now = clock.now();
-        while let Some(restored) = depacketizer.depacketizer.poll(now) {
+        while let Some(mut restored) = depacketizer.depacketizer.poll(now) {
+            if *is_bare && restored.is_whole {
+                restored.data = ElementaryDatagram::payload(&restored.data).to_vec();
+            }
             counts.count(&restored);
             if is_usable(&restored) {
                 *written += restored.data.len() as u64;

@@ -7,7 +7,7 @@ use std::thread::{Builder, sleep};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
-use ontempo_media::{Chunker, Format, Packetizer, PacketizerOptions, PcrClock};
+use ontempo_media::{Chunker, Format, Gathering, Packetizer, PacketizerOptions, PcrClock};
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -57,6 +57,13 @@ impl Datagrams {
     pub(crate) fn new(backlog: &Arc<Backlog>, is_alone: bool) -> Self {
         let packetizer = Packetizer::new(PacketizerOptions::default());
         Self { packetizer, backlog: Arc::clone(backlog), is_alone }
+    }
+
+    /// Of an elementary stream, whose frames leave at once.
+    pub(crate) fn elementary(backlog: &Arc<Backlog>) -> Self {
+        let (format, gathering) = (Some(Format::Elementary), Gathering::NONE);
+        let options = PacketizerOptions { format, gathering, ..PacketizerOptions::default() };
+        Self { packetizer: Packetizer::new(options), ..Self::new(backlog, true) }
     }
 
     /// A datagram that arrived at this time.

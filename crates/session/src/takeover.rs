@@ -172,6 +172,19 @@ impl<H: ReceiverHandler> Receiver<H> {
         self.emit(ReceiverEvent::Refused { remote, reason })
     }
 
+    /// Whether the target takes what this sender has; it is refused if not.
+    pub(crate) fn takes(&mut self, connection: &Connection, label: Label) -> Result<bool, Error> {
+        let Some(coding) = label.elementary else { return Ok(true) };
+        let Err(sentence) = self.handler.take_elementary(coding) else { return Ok(true) };
+        connection.close_with(CloseReason::Failed, &sentence);
+        if matches!(self.entrance, Entrance::Calling(_)) {
+            return Err(Error::Target(sentence));
+        }
+        let (remote, reason) = (Some(connection.remote()), sentence);
+        self.emit(ReceiverEvent::Refused { remote, reason })?;
+        Ok(false)
+    }
+
     /// The flow of reports: this side has opened it already if it has called.
     pub(crate) fn flow_of_reports(
         &mut self,

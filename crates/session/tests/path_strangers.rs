@@ -85,6 +85,7 @@ fn who_does_not_know_the_streams_secret_does_not_join_it_also_with_the_token() {
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Full,
         stream: None,
+        elementary: None,
         give_up: Wall::from_secs(5),
         stop: Arc::<AtomicBool>::default(),
     };

@@ -9,10 +9,10 @@ use std::thread::spawn;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_media::{Kind, Part, Span, Unit};
+use ontempo_media::{Elementary, FrameKind, FrameTimes, Kind, Part, Span, Unit, cut_frame};
 use ontempo_session::{
-    Backlog, Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Sender,
-    SenderEvent, SenderOptions, Source, Target, configuration,
+    Backlog, Error, Feed, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions,
+    Sender, SenderEvent, SenderOptions, Source, Target, configuration,
 };
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{CloseReason, DeliveryOrder, Identity, Reliability, Token, Trust};
@@ -47,6 +47,23 @@ impl Write for Full {
 struct Handler<F> {
     open: F,
     last: Option<(u64, bool)>,
+}
+
+/// Takes frames of H.264 only.
+struct Frames(SharedBuffer);
+
+impl ReceiverHandler for Frames {
+    fn open(&mut self) -> Result<Target, String> {
+        Ok(Target::Bytes { to: Box::new(self.0.clone()), name: "the test".to_owned() })
+    }
+
+    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
+        if coding == Elementary::H264 { Ok(()) } else { Err(format!("no {coding} here")) }
+    }
+
+    fn on_event(&mut self, _: ReceiverEvent<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 impl<F: FnMut() -> Box<dyn Write + Send>> ReceiverHandler for Handler<F> {
@@ -86,6 +103,7 @@ fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
         order: DeliveryOrder::InOrder,
         reliability: Reliability::Full,
         stream: None,
+        elementary: None,
         give_up: Wall::from_secs(5),
         stop: Arc::new(AtomicBool::new(false)),
     }
@@ -167,4 +185,42 @@ fn a_wrong_token_and_a_receiver_that_cannot_write_are_reported_as_close_reasons(
     }
     let failed = receiving.join().expect("no panic");
     assert!(matches!(failed, Err(Error::Target(_))), "{failed:?}");
+}
+
+#[test]
+fn frames_are_written_one_behind_the_other_and_a_coding_that_is_not_taken_is_refused() {
+    let (listener, trust) = listener();
+    let remote = listener.local();
+    let written = SharedBuffer::default();
+    let handler = Frames(written.clone());
+    let receiving = spawn(move || {
+        let options = ReceiverOptions { once: true, ..ReceiverOptions::default() };
+        Receiver::new(listener, options, handler).run()
+    });
+    let frames = [vec![1; 70_000], vec![2; 10], vec![3; 300_000]];
+    let send = |coding| {
+        let backlog = Arc::new(Backlog::new(1 << 20, false));
+        let feed = Feed::elementary(&backlog).expect("a thread");
+        let elementary = Some(coding);
+        let options = SenderOptions { elementary, ..options(remote, trust.clone(), b"open") };
+        let mut sender =
+            Sender::connect(options, backlog, Source::Program, ignore_events).expect("connected");
+        feed.batch().push(b"\0what a decoder has to know");
+        for (number, frame) in (0..).zip(&frames) {
+            let (kind, times) = (FrameKind::Key, FrameTimes::default());
+            cut_frame(kind, number, times, frame, |part| feed.batch().push(part));
+        }
+        feed.end();
+        sender.run()
+    };
+    match send(Elementary::Av1) {
+        Err(Error::EndedByReceiver(closed)) => {
+            assert_eq!(closed.reason, CloseReason::Failed);
+            assert!(closed.sentence.contains("no AV1 here"), "{}", closed.sentence);
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    send(Elementary::H264).expect("sent");
+    assert_eq!(receiving.join().expect("no panic").expect("received"), Outcome::StreamEnded);
+    assert!(*written.0.lock().expect("no panic") == frames.concat(), "the bytes differ");
 }

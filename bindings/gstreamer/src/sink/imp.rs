@@ -13,6 +13,7 @@ use gstreamer_base::prelude::*;
 use gstreamer_base::subclass::prelude::*;
 use ontempo_foundation::Duration;
 use ontempo_mechanisms::congestion::CongestionName;
+use ontempo_media::Elementary;
 use ontempo_session::latency::GRACE;
 use ontempo_session::message::MAX_LATENCY;
 use ontempo_session::{Feed, SenderOptions, StreamName, configuration};
@@ -20,7 +21,8 @@ use ontempo_transport::live::Options;
 use ontempo_transport::{Configuration, DeliveryOrder, Reliability as Flow};
 
 use super::Reliability;
-use super::sending::{Noted, Phase, Sending, Shared};
+use super::framer::Framer;
+use super::sending::{Noted, Phase, Prepared, Sending, Shared};
 use super::statistics::structure;
 use crate::access::Access;
 use crate::failure::{Failed, wrong};
@@ -96,6 +98,7 @@ impl Settings {
             order: DeliveryOrder::InOrder,
             reliability: self.reliability(),
             stream: stream.map_err(|error| format!("stream: {error}"))?,
+            elementary: None,
             give_up: Wall::from_secs(u64::from(self.give_up)),
             stop: Arc::new(AtomicBool::new(false)),
         })
@@ -106,8 +109,32 @@ impl Settings {
 #[derive(Default)]
 pub struct OntempoSink {
     settings: Mutex<Settings>,
+    /// Until it is known what is carried.
+    prepared: Mutex<Option<Prepared>>,
     sending: Mutex<Option<Sending>>,
-    cutter: Mutex<Option<Cutter>>,
+    carrier: Mutex<Option<Carrier>>,
+}
+
+/// What makes datagrams of buffers.
+enum Carrier {
+    Cutter(Cutter),
+    Framer(Framer),
+}
+
+impl Carrier {
+    fn new(format: Format, caps: &gst::CapsRef) -> Result<Self, String> {
+        Ok(match format.coding() {
+            Some(coding) => Self::Framer(Framer::new(coding, caps)?),
+            None => Self::Cutter(Cutter::new(format)),
+        })
+    }
+
+    fn format(&self) -> Format {
+        match self {
+            Self::Cutter(cutter) => cutter.format(),
+            Self::Framer(framer) => Format::Elementary(framer.coding()),
+        }
+    }
 }
 
 #[glib::object_subclass]
@@ -221,7 +248,7 @@ impl ElementImpl for OntempoSink {
             gst::subclass::ElementMetadata::new(
                 "ontempo sink",
                 "Sink/Network",
-                "Sends MPEG-TS or RTP with deadlines over QUIC, to ontempo receive or ontemposrc",
+                "Sends MPEG-TS, RTP or an elementary stream with deadlines over QUIC, to ontempo receive or ontemposrc",
                 "The ontempo developers",
             )
         });
@@ -275,6 +302,27 @@ impl OntempoSink {
         }
     }
 
+    /// Begins to connect for what is carried, unless it has begun; the error is on the bus.
+    fn begin(&self, elementary: Option<Elementary>) -> Result<(), gst::LoggableError> {
+        let Some(prepared) = lock(&self.prepared).take() else { return Ok(()) };
+        match Sending::start(self, prepared, elementary) {
+            Ok(sending) => {
+                *lock(&self.sending) = Some(sending);
+                Ok(())
+            }
+            Err(error) => {
+                gst::element_imp_error!(self, gst::ResourceError::Settings, ("no thread: {error}"));
+                Err(gst::loggable_error!(gst::CAT_RUST, "no thread"))
+            }
+        }
+    }
+
+    /// The stream would be another one.
+    fn refuse_caps(&self, sentence: &str) -> gst::LoggableError {
+        gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"));
+        gst::loggable_error!(gst::CAT_RUST, "{sentence}")
+    }
+
     /// Waits until `is_over`, also while the element is paused.
     fn wait<T>(
         &self,
@@ -308,6 +356,9 @@ impl OntempoSink {
         &self,
         buffers: impl Iterator<Item = &'a gst::BufferRef>,
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
+        if self.begin(None).is_err() {
+            return Err(gst::FlowError::Error);
+        }
         let shared = self.shared().ok_or(gst::FlowError::Flushing)?;
         self.connected(&shared)?;
         while lock(&self.sending).as_ref().is_some_and(Sending::is_full) {
@@ -318,14 +369,22 @@ impl OntempoSink {
             }
         }
         let feed = self.feed().ok_or(gst::FlowError::Flushing)?;
-        let mut cutter = lock(&self.cutter);
-        let cutter = cutter.get_or_insert_with(|| Cutter::new(Format::TransportStream));
+        let segment = self.obj().segment();
+        let mut carrier = lock(&self.carrier);
+        let of_bytes = || Carrier::Cutter(Cutter::new(Format::TransportStream));
+        let carrier = carrier.get_or_insert_with(of_bytes);
         let mut batch = feed.batch();
         for buffer in buffers {
             let map = buffer.map_readable().map_err(|_| gst::FlowError::Error)?;
-            cutter.cut(&map, |datagram| batch.push(datagram));
+            let take = |datagram: &[u8]| batch.push(datagram);
+            match carrier {
+                Carrier::Cutter(cutter) => cutter.cut(&map, take),
+                Carrier::Framer(framer) => framer.cut(buffer, &segment, &map, take),
+            }
         }
-        cutter.flush(|datagram| batch.push(datagram));
+        if let Carrier::Cutter(cutter) = carrier {
+            cutter.flush(|datagram| batch.push(datagram));
+        }
         Ok(gst::FlowSuccess::Ok)
     }
 
@@ -335,7 +394,7 @@ impl OntempoSink {
         self.connected(&shared)?;
         if let Some(feed) = self.feed() {
             let mut batch = feed.batch();
-            if let Some(cutter) = lock(&self.cutter).as_mut() {
+            if let Some(Carrier::Cutter(cutter)) = lock(&self.carrier).as_mut() {
                 cutter.finish(|datagram| batch.push(datagram));
             }
             drop(batch);
@@ -354,14 +413,20 @@ impl BaseSinkImpl for OntempoSink {
         let settings = lock(&self.settings).clone();
         let peer = settings.access.peer(settings.insecure).map_err(wrong)?;
         let options = settings.options(&peer).map_err(wrong)?;
-        let sending = Sending::start(self, peer, options, settings.buffer as usize);
-        let sending = sending.map_err(|error| wrong(format!("no thread: {error}")))?;
-        *lock(&self.cutter) = None;
-        *lock(&self.sending) = Some(sending);
+        let max_bytes = settings.buffer as usize;
+        *lock(&self.carrier) = None;
+        *lock(&self.prepared) = Some(Prepared { peer, options, max_bytes });
+        // Where it is known already, the connection is there when the first buffer comes.
+        let coming = self.obj().sink_pad().peer_query_caps(Some(&all_caps()));
+        if let Some(format) = Format::of_all(&coming) {
+            let failed = |_| gst::error_msg!(gst::ResourceError::Settings, ("no thread"));
+            self.begin(format.coding()).map_err(failed)?;
+        }
         Ok(())
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        lock(&self.prepared).take();
         let sending = lock(&self.sending).take();
         drop(sending);
         Ok(())
@@ -370,22 +435,27 @@ impl BaseSinkImpl for OntempoSink {
     fn set_caps(&self, caps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let format = Format::of_caps(caps)
             .ok_or_else(|| gst::loggable_error!(gst::CAT_RUST, "{caps} is not carried"))?;
-        let mut cutter = lock(&self.cutter);
-        match cutter.as_ref().map(Cutter::format) {
-            Some(before) if before != format => {
-                gst::element_imp_error!(
-                    self,
-                    gst::StreamError::Format,
-                    ("the caps change from {before} to {format} in mid-stream: a stream is one of them to its end")
-                );
-                Err(gst::loggable_error!(gst::CAT_RUST, "the caps change in mid-stream"))
+        self.begin(format.coding())?;
+        let begun = lock(&self.sending).as_ref().and_then(|sending| sending.elementary);
+        let mut carrier = lock(&self.carrier);
+        let before = match carrier.as_ref().map(Carrier::format) {
+            // What upstream alone could give when it was asked was something else.
+            None if begun != format.coding() => {
+                Some(begun.map_or(Format::TransportStream, Format::Elementary))
             }
-            Some(_) => Ok(()),
-            None => {
-                *cutter = Some(Cutter::new(format));
-                Ok(())
-            }
+            before => before,
+        };
+        if let Some(before) = before.filter(|before| *before != format) {
+            return Err(self.refuse_caps(&format!(
+                "the caps change from {before} to {format} in mid-stream: a stream is one of them to its end"
+            )));
         }
+        let changed = match carrier.as_mut() {
+            Some(Carrier::Framer(framer)) => framer.set_caps(caps),
+            Some(Carrier::Cutter(_)) => Ok(()),
+            None => Carrier::new(format, caps).map(|new| *carrier = Some(new)),
+        };
+        changed.map_err(|sentence| self.refuse_caps(&sentence))
     }
 
     fn render(&self, buffer: &gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {

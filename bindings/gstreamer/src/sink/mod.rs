@@ -1,5 +1,6 @@
 //! `ontemposink`: sends a stream to `ontempo receive`, `ontemposrc` or a relay.
 
+mod framer;
 mod imp;
 mod sending;
 mod statistics;

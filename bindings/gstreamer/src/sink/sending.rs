@@ -11,6 +11,7 @@ use gstreamer::glib;
 use gstreamer::prelude::*;
 use gstreamer::subclass::prelude::*;
 use ontempo_foundation::Rate;
+use ontempo_media::Elementary;
 use ontempo_session::{
     Backlog, Feed, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source,
 };
@@ -104,8 +105,19 @@ impl Shared {
     }
 }
 
+/// What a stream needs, before it is known what it carries.
+pub(super) struct Prepared {
+    pub(super) peer: Peer,
+    /// The address is not used.
+    pub(super) options: SenderOptions,
+    /// What may wait.
+    pub(super) max_bytes: usize,
+}
+
 /// A running stream.
 pub(super) struct Sending {
+    /// How the stream is coded, if it is an elementary one.
+    pub(super) elementary: Option<Elementary>,
     pub(super) feed: Arc<Feed>,
     pub(super) shared: Arc<Shared>,
     backlog: Arc<Backlog>,
@@ -116,21 +128,25 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Begins to connect to `peer`. The options' address is not used.
+    /// Begins to connect.
     ///
     /// # Errors
     /// The system has no more threads.
     pub(super) fn start(
         element: &OntempoSink,
-        peer: Peer,
-        options: SenderOptions,
-        max_bytes: usize,
+        prepared: Prepared,
+        elementary: Option<Elementary>,
     ) -> std::io::Result<Self> {
+        let Prepared { peer, options, max_bytes } = prepared;
+        let options = SenderOptions { elementary, ..options };
         let is_live = options.reliability != Reliability::Full;
         // A queue that waits would not let the streaming thread go; that looks at `most` instead.
         let backlog = Arc::new(Backlog::new(if is_live { max_bytes } else { usize::MAX }, is_live));
         let most = (!is_live).then_some(max_bytes);
-        let feed = Arc::new(Feed::new(&backlog)?);
+        let feed = Arc::new(match options.elementary {
+            Some(_) => Feed::elementary(&backlog)?,
+            None => Feed::new(&backlog)?,
+        });
         let shared = Arc::<Shared>::default();
         let (stop, handler) =
             (Arc::clone(&options.stop), Events::new(element.obj().downgrade(), &shared));
@@ -144,7 +160,7 @@ impl Sending {
             of_thread.note(|noted| noted.phase = Phase::Ended(ended));
         };
         let thread = Some(Builder::new().name("ontemposink".to_owned()).spawn(work)?);
-        Ok(Self { feed, shared, backlog, most, stop, thread })
+        Ok(Self { elementary, feed, shared, backlog, most, stop, thread })
     }
 
     /// True if the streaming thread has to wait.

@@ -13,12 +13,14 @@ use gstreamer_base::prelude::*;
 use gstreamer_base::subclass::base_src::CreateSuccess;
 use gstreamer_base::subclass::prelude::*;
 use ontempo_foundation::{AddressError, Duration};
+use ontempo_media::Elementary;
 use ontempo_session::message::MAX_LATENCY;
 use ontempo_session::{ReceiverOptions, ReceiverUrl, StreamName, own_host};
 use ontempo_transport::Identity;
 use ontempo_transport::live::Listener;
 use ontempo_udp::{Socket, SocketOptions};
 
+use super::frames::{Frames, Ready};
 use super::queue::{Item, Nothing, Queue, State, Timing};
 use super::receiving::{Entrance, Receiving, options};
 use super::statistics::structure;
@@ -131,6 +133,7 @@ struct Running {
 pub struct OntempoSrc {
     settings: Mutex<Settings>,
     running: Mutex<Running>,
+    frames: Mutex<Frames>,
 }
 
 #[glib::object_subclass]
@@ -173,7 +176,7 @@ static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
         ),
         glib::ParamSpecBoxed::builder::<gst::Caps>("caps")
             .nick("Caps")
-            .blurb("Caps of what is received, which a stream of RTP needs; MPEG-TS is recognised")
+            .blurb("Caps of what is received, which a stream of RTP needs; others are known")
             .mutable_ready()
             .build(),
         glib::ParamSpecString::builder("url")
@@ -244,7 +247,7 @@ impl ElementImpl for OntempoSrc {
             gst::subclass::ElementMetadata::new(
                 "ontempo source",
                 "Source/Network",
-                "Receives MPEG-TS or RTP with deadlines over QUIC, of ontempo send or ontemposink",
+                "Receives MPEG-TS, RTP or an elementary stream with deadlines over QUIC, of ontempo send or ontemposink",
                 "The ontempo developers",
             )
         });
@@ -289,10 +292,53 @@ impl OntempoSrc {
         }
     }
 
+    /// Sets caps, unless what follows does not take them.
+    fn offer(&self, format: Format, caps: &gst::Caps) -> Result<(), gst::FlowError> {
+        let element = self.obj();
+        let peer = element.src_pad().peer();
+        if let Some(peer) = peer.filter(|peer| !peer.query_accept_caps(caps)) {
+            let next = peer.parent().map_or_else(|| "what follows".into(), |next| next.name());
+            let name = caps.structure(0).map_or("", |structure| structure.name().as_str());
+            let sentence =
+                format!("the sender sends {format} ({name}), which {next} does not take");
+            gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"), ["{caps}"]);
+            return Err(gst::FlowError::NotNegotiated);
+        }
+        lock(&self.running).format = Some(format);
+        element.set_caps(caps).map_err(|_| gst::FlowError::NotNegotiated)
+    }
+
+    /// The next buffer of an elementary stream, or `None` before more has come.
+    fn next_frame(&self) -> Result<Option<gst::Buffer>, gst::FlowError> {
+        loop {
+            let next = lock(&self.frames).ready.pop_front();
+            match next {
+                None => return Ok(None),
+                Some(Ready::Buffer(buffer)) => return Ok(Some(buffer)),
+                Some(Ready::Caps(caps)) => {
+                    let format = Format::of_caps(&caps).ok_or(gst::FlowError::NotNegotiated)?;
+                    self.offer(format, &caps)?;
+                }
+            }
+        }
+    }
+
+    /// Takes datagrams of an elementary stream.
+    fn take_frames(&self, coding: Elementary, taken: &[Item]) -> Result<(), gst::FlowError> {
+        let mut frames = lock(&self.frames);
+        for item in taken {
+            if let Err(sentence) = frames.push(coding, item) {
+                gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"));
+                return Err(gst::FlowError::Error);
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the caps when the first datagram says what it is, or when that changes.
     fn recognise(&self, datagram: &[u8]) -> Result<Format, gst::FlowError> {
         let before = lock(&self.running).format;
-        let found = Format::of(datagram).or(before);
+        let found = Format::of(datagram).or(before.filter(|before| before.coding().is_none()));
         if let (Some(found), true) = (found, found == before) {
             return Ok(found);
         }
@@ -307,8 +353,7 @@ impl OntempoSrc {
             }
         };
         let format = found.unwrap_or(Format::TransportStream);
-        lock(&self.running).format = Some(format);
-        self.obj().set_caps(&caps).map_err(|_| gst::FlowError::NotNegotiated)?;
+        self.offer(format, &caps)?;
         Ok(format)
     }
 
@@ -365,6 +410,7 @@ impl BaseSrcImpl for OntempoSrc {
                 ["{sentence}"]
             );
         }
+        *lock(&self.frames) = Frames::default();
         *lock(&self.running) = Running { receiving: Some(receiving), url, format: None };
         self.obj().notify("url");
         Ok(())
@@ -418,13 +464,22 @@ impl BaseSrcImpl for OntempoSrc {
 impl PushSrcImpl for OntempoSrc {
     fn create(&self, _: Option<&mut gst::BufferRef>) -> Result<CreateSuccess, gst::FlowError> {
         let queue = self.queue().ok_or(gst::FlowError::Flushing)?;
-        let taken = match queue.take() {
-            Ok(taken) => taken,
-            Err(Nothing::Unlocked) => return Err(gst::FlowError::Flushing),
-            Err(Nothing::Ended(Ok(()))) => return Err(gst::FlowError::Eos),
-            Err(Nothing::Ended(Err(failed))) => {
-                gst::element_imp_error!(self, failed.code, ("{}", failed.sentence));
-                return Err(gst::FlowError::Error);
+        let taken = loop {
+            if let Some(buffer) = self.next_frame()? {
+                return Ok(CreateSuccess::NewBuffer(buffer));
+            }
+            let taken = match queue.take() {
+                Ok(taken) => taken,
+                Err(Nothing::Unlocked) => return Err(gst::FlowError::Flushing),
+                Err(Nothing::Ended(Ok(()))) => return Err(gst::FlowError::Eos),
+                Err(Nothing::Ended(Err(failed))) => {
+                    gst::element_imp_error!(self, failed.code, ("{}", failed.sentence));
+                    return Err(gst::FlowError::Error);
+                }
+            };
+            match taken.first().and_then(|first| first.coding) {
+                Some(coding) => self.take_frames(coding, &taken)?,
+                None => break taken,
             }
         };
         let Some(first) = taken.first() else { return Err(gst::FlowError::Error) };
@@ -434,10 +489,10 @@ impl PushSrcImpl for OntempoSrc {
                 let data = taken.into_iter().flat_map(|item| item.data).collect();
                 Ok(CreateSuccess::NewBuffer(buffer(data, at, is_discontinuous)))
             }
-            Format::Rtp => {
+            Format::Rtp | Format::Elementary(_) => {
                 let mut list = gst::BufferList::new();
                 if let Some(list) = list.get_mut() {
-                    for Item { data, at, is_discontinuous } in taken {
+                    for Item { data, at, is_discontinuous, .. } in taken {
                         list.add(buffer(data, at, is_discontinuous));
                     }
                 }

@@ -1,5 +1,6 @@
 //! `ontemposrc`: receives a stream of `ontempo send`, `ontemposink` or a relay.
 
+mod frames;
 mod imp;
 mod queue;
 mod receiving;

@@ -6,6 +6,7 @@ use std::time::Duration as Wall;
 
 use gstreamer as gst;
 use ontempo_foundation::Duration;
+use ontempo_media::Elementary;
 use ontempo_session::Flowing;
 use ontempo_session::message::Report;
 use ontempo_transport::ReceiveStatistics;
@@ -22,10 +23,14 @@ const DATAGRAM_BYTES: usize = 96;
 /// A datagram.
 pub(super) struct Item {
     pub(super) data: Vec<u8>,
-    /// Running time at which it came, without the latency; `None` while the element is paused.
+    /// Running time at which it would have come without the latency; `None` while the element is paused.
     pub(super) at: Option<gst::ClockTime>,
     /// It does not follow the one before.
     pub(super) is_discontinuous: bool,
+    /// How its stream is coded, if that is an elementary one.
+    pub(super) coding: Option<Elementary>,
+    /// Its stream is delivered in time.
+    pub(super) is_timed: bool,
 }
 
 /// When a stream is delivered.
@@ -42,6 +47,8 @@ pub(super) struct State {
     bytes: usize,
     /// The next datagram does not follow the last.
     is_discontinuous: bool,
+    /// How the stream is coded, if it is an elementary one.
+    coding: Option<Elementary>,
     /// Of a stream that is delivered in time.
     pub(super) timing: Option<Timing>,
     pub(super) report: Report,
@@ -104,15 +111,15 @@ impl Queue {
     }
 
     /// A stream begins.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, coding: Option<Elementary>) {
         self.note(|state| {
-            state.is_discontinuous = true;
+            (state.is_discontinuous, state.coding) = (true, coding);
             state.timing = None;
         });
     }
 
-    /// Takes a datagram that came at this running time.
-    pub(super) fn push(&self, data: &[u8], now: Option<gst::ClockTime>) {
+    /// Takes a datagram that was due at this running time.
+    pub(super) fn push(&self, data: &[u8], due: Option<gst::ClockTime>) {
         let mut state = self.lock();
         while state.bytes >= MAX_BYTES && !state.is_stopping {
             if state.timing.is_none() {
@@ -131,10 +138,11 @@ impl Queue {
             return;
         }
         let latency = state.timing.map_or(0, |timing| timing.latency.as_nanos());
-        let at = now.map(|now| now.saturating_sub(gst::ClockTime::from_nseconds(latency)));
+        let at = due.map(|due| due.saturating_sub(gst::ClockTime::from_nseconds(latency)));
         let is_discontinuous = std::mem::take(&mut state.is_discontinuous);
         state.bytes += data.len() + DATAGRAM_BYTES;
-        state.items.push_back(Item { data: data.to_vec(), at, is_discontinuous });
+        let (data, coding, is_timed) = (data.to_vec(), state.coding, state.timing.is_some());
+        state.items.push_back(Item { data, at, is_discontinuous, coding, is_timed });
         drop(state);
         self.changed.notify_all();
     }
@@ -184,7 +192,7 @@ mod tests {
 
     fn timed() -> Queue {
         let queue = Queue::default();
-        queue.begin();
+        queue.begin(None);
         let timing = Timing { latency: Duration::from_millis(60), grace: Duration::ZERO };
         queue.note(|state| state.timing = Some(timing));
         queue

@@ -9,6 +9,8 @@ use std::time::Duration as Wall;
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
+use ontempo_foundation::Duration;
+use ontempo_media::Elementary;
 use ontempo_session::{
     Call, DatagramTaker, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, StreamName,
     TakenDatagram, Target, configuration,
@@ -52,7 +54,8 @@ impl Receiving {
         options: ReceiverOptions,
     ) -> std::io::Result<Self> {
         let queue = Arc::<Queue>::default();
-        let events = Events { element: element.downgrade(), queue: Arc::clone(&queue) };
+        let (element, coding) = (element.downgrade(), None);
+        let events = Events { element, queue: Arc::clone(&queue), coding };
         let (stop, of_thread) = (Arc::clone(&options.stop), Arc::clone(&queue));
         let work = move || {
             let ended = receive(entrance, options, events);
@@ -98,6 +101,8 @@ fn receive(entrance: Entrance, options: ReceiverOptions, events: Events) -> Resu
 struct Events {
     element: glib::WeakRef<OntempoSrc>,
     queue: Arc<Queue>,
+    /// How the stream is coded that begins, if it is an elementary one.
+    coding: Option<Elementary>,
 }
 
 impl Events {
@@ -126,25 +131,38 @@ impl Events {
 struct Taker {
     queue: Arc<Queue>,
     element: glib::WeakRef<OntempoSrc>,
+    is_elementary: bool,
 }
 
 impl DatagramTaker for Taker {
     fn take(&mut self, datagram: TakenDatagram<'_>) {
+        if self.is_elementary && !datagram.is_whole {
+            return;
+        }
         let now = self.element.upgrade().and_then(|element| {
             // Only a playing element has a running time.
             element
                 .current_running_time()
                 .filter(|_| element.current_state() == gst::State::Playing)
         });
-        self.queue.push(datagram.data, now);
+        let span = |time: Duration| gst::ClockTime::from_nseconds(time.as_nanos());
+        let due = now.map(|now| (now + span(datagram.early)).saturating_sub(span(datagram.late)));
+        self.queue.push(datagram.data, due);
     }
 }
 
 impl ReceiverHandler for Events {
     fn open(&mut self) -> Result<Target, String> {
-        self.queue.begin();
+        let coding = self.coding.take();
+        self.queue.begin(coding);
         let (queue, element) = (Arc::clone(&self.queue), self.element.clone());
-        Ok(Target::Taker(Box::new(Taker { queue, element })))
+        let is_elementary = coding.is_some();
+        Ok(Target::Taker(Box::new(Taker { queue, element, is_elementary })))
+    }
+
+    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
+        self.coding = Some(coding);
+        Ok(())
     }
 
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
+use ontempo_media::Elementary;
 use ontempo_monitor::{FlowReport, FlowRole, PathReport};
 use ontempo_place::Output;
 use ontempo_session::file::Offer;
@@ -233,6 +234,22 @@ impl ReceiverHandler for OutputHandler<'_> {
             self.failed = Some(failure);
             "the target cannot be opened".to_owned()
         })
+    }
+
+    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
+        let (place, why) = match &self.arguments.to {
+            Some(Place::File(_) | Place::Pipe) if coding.is_file() => return Ok(()),
+            Some(Place::File(_) | Place::Pipe) => ("--to", "its packets alone are no file"),
+            Some(Place::Udp(_) | Place::Rtp(_)) => {
+                ("--to", "udp:// and rtp:// take MPEG-TS or RTP, a file or - takes them")
+            }
+            None => ("--serve", "the page shows MPEG-TS"),
+        };
+        // A peer is told 200 bytes.
+        Err(format!(
+            "{place}: frames of {coding} without MPEG-TS: {why}; put mpegtsmux before ontemposink, or \
+             receive with ontemposrc"
+        ))
     }
 
     fn open_file(&mut self, offer: Offer) -> Result<Option<PartFile>, String> {

@@ -75,6 +75,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         order,
         reliability,
         stream: arguments.stream.clone(),
+        elementary: None,
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };

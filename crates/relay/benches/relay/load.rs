@@ -145,7 +145,7 @@ impl Clients {
         match event {
             Event::Connected { connection: id, .. } => {
                 let is_source = self.source.is_some_and(|(source, _)| source == id);
-                let label = Label { session: 7, latency: LATENCY, grace: GRACE, before: 0 };
+                let label = Label::of(7, LATENCY, GRACE);
                 let label = if is_source { with_name(label, None) } else { REPORTS.to_owned() };
                 let (order, reliability) = (DeliveryOrder::PartialOrder, Reliability::Deadline);
                 let config = match is_source {

@@ -312,7 +312,7 @@ mod tests {
         fn labels_and_replies_are_read_back(
             session: u128, before: u64, length in 0..=MAX_LENGTH, modified: u64, name: u64, bytes: [u8; 32]
         ) {
-            let label = Label { session, latency: Duration::from_millis(200), grace: GRACE, before };
+            let label = Label { before, ..Label::of(session, Duration::from_millis(200), GRACE) };
             let label = FileLabel { label, offer: Offer { length, modified, name } };
             prop_assert_eq!(label.to_string().parse(), Ok(label));
             prop_assert!(label.to_string().len() <= 256);
@@ -324,8 +324,7 @@ mod tests {
 
     #[test]
     fn the_label_of_a_file_of_another_version_names_it() {
-        let label =
-            Label { session: 1, latency: Duration::from_millis(200), grace: GRACE, before: 0 };
+        let label = Label::of(1, Duration::from_millis(200), GRACE);
         let label = FileLabel { label, offer: Offer { length: 1, modified: 2, name: 3 } };
         let older = label.to_string().replace(&format!("media {VERSION} "), "media 1 ");
         assert_eq!(older.parse::<FileLabel>(), Err(LabelError::Version(1)));
@@ -333,8 +332,7 @@ mod tests {
 
     #[test]
     fn impossible_lengths_and_offsets_are_refused() {
-        let label =
-            Label { session: 1, latency: Duration::from_millis(200), grace: GRACE, before: 0 };
+        let label = Label::of(1, Duration::from_millis(200), GRACE);
         let endless = Offer { length: u64::MAX, modified: 0, name: 0 };
         let label = FileLabel { label, offer: endless }.to_string();
         let refused = Err(LabelError::NotMedia);

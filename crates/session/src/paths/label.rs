@@ -94,8 +94,7 @@ mod tests {
 
     #[test]
     fn a_label_is_read_back_and_one_of_too_many_paths_is_none() {
-        let label =
-            Label { session: 9, latency: Duration::from_millis(200), grace: GRACE, before: 1 };
+        let label = Label { before: 1, ..Label::of(9, Duration::from_millis(200), GRACE) };
         let label = PathLabel { label, path: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
         let beyond = PathLabel { path: MAX_PATHS, ..label }.to_string();

@@ -91,6 +91,9 @@ impl<H: ReceiverHandler> Receiver<H> {
             self.refuse(&connection, "the stream of another sender has not ended")?;
             return Ok(Ended::Refused);
         }
+        if !is_known && !self.takes(&connection, label)? {
+            return Ok(Ended::Refused);
+        }
         if !is_known {
             // Each path has its own order; datagrams are put in order when they are restored.
             let config = FlowConfig { order: DeliveryOrder::InOrder, ..flow.config().clone() };

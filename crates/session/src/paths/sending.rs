@@ -146,7 +146,10 @@ impl<H: SenderHandler> PathSender<H> {
         };
         let least = StreamLatency { latency: latency::LEAST, round_trip: None };
         let mut sender = Self {
-            label: Label { session, latency: least.latency, grace: options.grace, before: 0 },
+            label: Label {
+                elementary: options.elementary,
+                ..Label::of(session, least.latency, options.grace)
+            },
             latency: options.latency,
             chosen: StreamLatency { latency: options.latency.unwrap_or_default(), ..least },
             options,

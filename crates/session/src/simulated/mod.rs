@@ -160,7 +160,7 @@ impl Stream {
         let mut random = RandomStream::new(seed, "session");
         let session = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
         let least = options.latency.unwrap_or(latency::LEAST);
-        let label = Label { session, latency: least, grace: options.grace, before: 0 };
+        let label = Label::of(session, least, options.grace);
         let config = FlowConfig {
             order: options.order,
             reliability: options.reliability,

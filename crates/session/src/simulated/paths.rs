@@ -114,7 +114,7 @@ impl PathStream {
             .map(|_| Dial { attempts: Some(Attempts::new(now, None)), ..Dial::default() });
         let mut stream = Self {
             options,
-            label: Label { session, latency: least, grace: options.grace, before: 0 },
+            label: Label::of(session, least, options.grace),
             trust: Trust::Fingerprint(identity.fingerprint()),
             senders: (0..options.paths).map(side).collect(),
             receiver,

@@ -1,0 +1,103 @@
+//! Buffers of an elementary stream as datagrams.
+
+use std::time::{Duration as Wall, Instant};
+
+use gstreamer as gst;
+use ontempo_foundation::Duration;
+use ontempo_media::{
+    Elementary, ElementaryDatagram, FrameKind, FrameTimes, MAX_DESCRIPTION, cut_frame,
+};
+
+/// How often a description is sent again where all frames are alike: that of pictures is with each key picture.
+const AGAIN: Wall = Wall::from_secs(1);
+
+/// Cuts frames into datagrams: a buffer is one.
+pub(super) struct Framer {
+    coding: Elementary,
+    /// The caps.
+    description: String,
+    /// When they were sent; `None`: these ones never.
+    described: Option<Instant>,
+    number: u16,
+}
+
+/// What flags say of a frame.
+fn kind(coding: Elementary, flags: gst::BufferFlags) -> FrameKind {
+    if coding.is_sound() {
+        FrameKind::Sound
+    } else if !flags.contains(gst::BufferFlags::DELTA_UNIT) {
+        FrameKind::Key
+    } else if flags.contains(gst::BufferFlags::DROPPABLE) {
+        FrameKind::Disposable
+    } else {
+        FrameKind::Reference
+    }
+}
+
+/// Times of a buffer; that at which it is shown is running time.
+fn times(buffer: &gst::BufferRef, segment: &gst::Segment) -> FrameTimes {
+    let span = |time: gst::ClockTime| Duration::from_nanos(time.nseconds());
+    let shown = buffer.pts().and_then(|pts| {
+        match segment.downcast_ref::<gst::ClockTime>()?.to_running_time_full(pts)? {
+            gst::Signed::Positive(time) => Some(span(time)),
+            gst::Signed::Negative(_) => Some(Duration::ZERO),
+        }
+    });
+    let before = buffer.pts().zip(buffer.dts()).map(|(pts, dts)| pts.saturating_sub(dts));
+    FrameTimes { shown, decoded_before: before.map(span), duration: buffer.duration().map(span) }
+}
+
+impl Framer {
+    /// # Errors
+    /// As [`set_caps`](Self::set_caps).
+    pub(super) fn new(coding: Elementary, caps: &gst::CapsRef) -> Result<Self, String> {
+        let mut framer = Self { coding, description: String::new(), described: None, number: 0 };
+        framer.set_caps(caps)?;
+        Ok(framer)
+    }
+
+    pub(super) fn coding(&self) -> Elementary {
+        self.coding
+    }
+
+    /// Sends these caps with the next frame.
+    ///
+    /// # Errors
+    /// A sentence: they are too long.
+    pub(super) fn set_caps(&mut self, caps: &gst::CapsRef) -> Result<(), String> {
+        let description = caps.to_string();
+        if description.len() > MAX_DESCRIPTION {
+            return Err(format!(
+                "the caps are {} bytes long, {MAX_DESCRIPTION} are carried",
+                description.len()
+            ));
+        }
+        if description != self.description {
+            (self.description, self.described) = (description, None);
+        }
+        Ok(())
+    }
+
+    /// Calls `take` for each datagram of a frame.
+    pub(super) fn cut(
+        &mut self,
+        buffer: &gst::BufferRef,
+        segment: &gst::Segment,
+        frame: &[u8],
+        mut take: impl FnMut(&[u8]),
+    ) {
+        if frame.is_empty() {
+            return;
+        }
+        let kind = kind(self.coding, buffer.flags());
+        let is_due = self.described.is_none_or(|at| self.coding.is_sound() && at.elapsed() > AGAIN);
+        if is_due || kind == FrameKind::Key {
+            let mut bytes = Vec::new();
+            ElementaryDatagram::Description(&self.description).write(&mut bytes);
+            take(&bytes);
+            self.described = Some(Instant::now());
+        }
+        cut_frame(kind, self.number, times(buffer, segment), frame, take);
+        self.number = self.number.wrapping_add(1);
+    }
+}
