@@ -9,7 +9,7 @@ use ontempo_foundation::{Duration, Time};
 use gathering::Gathered;
 
 use super::rtp::{self, unwrapped};
-use super::scan::{MarkReader, Marks};
+use super::scan::{Av1State, MarkReader, Marks};
 use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
 use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
@@ -125,6 +125,8 @@ struct Stream {
     reference: Option<u64>,
     /// The highest temporal layer so far.
     top_layer: u8,
+    /// What its pictures of AV1 have said so far.
+    av1: Av1State,
     /// Remaining bytes of its PES packet, if the packet has a length.
     left: Option<usize>,
     media_time: Option<Duration>,
@@ -371,6 +373,7 @@ impl Packetizer {
             key: None,
             reference: None,
             top_layer: 0,
+            av1: Av1State::default(),
             left: None,
             media_time: None,
         });
@@ -378,7 +381,10 @@ impl Packetizer {
         if header.begins {
             let picture = pes.and_then(|pes| payload.get(pes.payload..));
             let marks = self.multiplex.codec(pid).zip(picture).and_then(|(codec, picture)| {
-                MarkReader::new(codec).read(picture, header.random_access)
+                let mut reader = MarkReader::going_on(codec, stream.av1);
+                let marks = reader.read(picture, header.random_access);
+                stream.av1 = reader.av1();
+                marks
             });
             stream.kind = stream.kind_of(kind, marks);
             stream.left = pes.and_then(|pes| pes.length);

@@ -1,5 +1,6 @@
 //! What a coded picture says of itself.
 
+use super::av1::{Av1State, Plain};
 use super::bits::{Bits, nal_units};
 use crate::Codec;
 
@@ -17,8 +18,10 @@ pub(crate) struct Marks {
     /// It refers to nothing before the last key picture, though it is shown before it (HEVC RADL).
     pub(crate) is_decodable_leading: bool,
     /// Decoding can begin here, but the picture is whole only some pictures later (recovery point of
-    /// H.264 with a count, as with intra refresh).
+    /// H.264 with a count, as with intra refresh; a key frame of AV1 that is shown later).
     pub(crate) recovers: bool,
+    /// It is not shown itself: it belongs to the picture that is decoded after it (AV1).
+    pub(crate) is_hidden: bool,
 }
 
 /// How a picture is predicted.
@@ -43,6 +46,7 @@ impl Marks {
             layer: 0,
             is_decodable_leading: false,
             recovers: false,
+            is_hidden: false,
         }
     }
 }
@@ -53,6 +57,7 @@ pub(crate) struct MarkReader {
     codec: Codec,
     /// HEVC: the bits that each PPS adds to a slice's header.
     extra_bits: [u8; 64],
+    av1: Av1State,
 }
 
 /// NAL units of H.264 (table 7-1).
@@ -79,7 +84,17 @@ mod hevc {
 
 impl MarkReader {
     pub(crate) fn new(codec: Codec) -> Self {
-        Self { codec, extra_bits: [0; 64] }
+        Self::going_on(codec, Av1State::default())
+    }
+
+    /// One that goes on where another one has come to with AV1.
+    pub(crate) fn going_on(codec: Codec, av1: Av1State) -> Self {
+        Self { codec, extra_bits: [0; 64], av1 }
+    }
+
+    /// Where it has come to with AV1.
+    pub(crate) fn av1(&self) -> Av1State {
+        self.av1
     }
 
     /// The marks of the picture in `bytes`, an access unit, whose packet says whether decoding can begin
@@ -88,9 +103,8 @@ impl MarkReader {
         match self.codec {
             Codec::H264 => h264_marks(bytes),
             Codec::Hevc => self.hevc_marks(bytes),
-            Codec::Av1 | Codec::Unknown => {
-                (!bytes.is_empty()).then_some(Marks::unknown(random_access))
-            }
+            Codec::Av1 => self.av1.marks(&Plain::read(bytes).bytes),
+            Codec::Unknown => (!bytes.is_empty()).then_some(Marks::unknown(random_access)),
         }
     }
 
@@ -137,7 +151,7 @@ impl MarkReader {
                 refers,
                 layer: (low & 7).saturating_sub(1),
                 is_decodable_leading: hevc::RADL.contains(&kind),
-                recovers: false,
+                ..Marks::unknown(false)
             });
         }
         // Only the header of the first slice is read: others of an I picture may be P slices.
