@@ -48,6 +48,7 @@ pub(crate) fn watch() -> Site {
         SiteFile::script("/page.js", include_str!("../assets/page.js")),
         CONNECT,
         SiteFile::script("/session.js", include_str!("../assets/session.js")),
+        SiteFile::script("/codecs.js", include_str!("../assets/codecs.js")),
         SiteFile::script("/playout.js", include_str!("../assets/playout.js")),
         SiteFile::script("/sound.js", include_str!("../assets/sound.js")),
     ];
