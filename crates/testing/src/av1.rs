@@ -151,9 +151,8 @@ impl Mux {
             if is_first && (is_key || pcr.is_some()) {
                 field.push(if is_key { 0x40 } else { 0 } | if pcr.is_some() { 0x10 } else { 0 });
                 if let Some(base) = pcr.take() {
-                    field.extend((base << 7 | 0x7e).to_be_bytes()[2..].to_vec());
-                    field.insert(6, 0);
-                    field.truncate(7);
+                    // 33 bits, 6 reserved ones, and no extension of 9.
+                    field.extend_from_slice(&(base << 15 | 0x7e00).to_be_bytes()[2..]);
                 }
             }
             let taken = field.len() + usize::from(!field.is_empty());

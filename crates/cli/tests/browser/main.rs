@@ -121,10 +121,11 @@ fn feed_played(place: &Place, to: &str) -> Killed {
     sender
 }
 
-/// Sends the file, as fast as it plays.
+/// Sends the file as fast as it plays, as what is live.
 fn feed_file(place: &Place, to: &str) -> Killed {
-    let words = ["--token", "open", "--insecure", "--latency", "400 ms", "--realtime"];
-    let mut sender = Killed(send_with(place, to, "film.ts", &words));
+    let words = ["--token", "open", "--insecure", "--latency", "400 ms"];
+    let as_if_live = ["--realtime", "--reliability", "deadline"];
+    let mut sender = Killed(send_with(place, to, "film.ts", &[&words[..], &as_if_live].concat()));
     assert!(sender.0.wait().expect("ontempo").success());
     sender
 }
