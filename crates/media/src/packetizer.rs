@@ -381,10 +381,7 @@ impl Packetizer {
         if header.begins {
             let picture = pes.and_then(|pes| payload.get(pes.payload..));
             let marks = self.multiplex.codec(pid).zip(picture).and_then(|(codec, picture)| {
-                let mut reader = MarkReader::going_on(codec, stream.av1);
-                let marks = reader.read(picture, header.random_access);
-                stream.av1 = reader.av1();
-                marks
+                MarkReader::look(codec, &mut stream.av1, picture, header.random_access)
             });
             stream.kind = stream.kind_of(kind, marks);
             stream.left = pes.and_then(|pes| pes.length);

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ontempo_foundation::Time;
 use ontempo_media::ts::PRIVATE;
 use ontempo_media::{
-    AccessUnit, Codec, FrameKind, FrameTable, Kind, LiveDemultiplexer, TransportStreamIndex,
+    AccessUnit, Codec, FrameKind, FrameTable, Kind, LiveDemultiplexer, Packetizer,
+    PacketizerOptions, TransportStreamIndex, Unit,
 };
 use ontempo_testing::{Av1Framing, av1_transport_stream};
 
@@ -215,6 +217,48 @@ fn assert_units(
             .collect(),
     };
     assert_eq!(units, wanted, "{framing:?}");
+    assert_dependencies(stream);
+}
+
+/// Checks that a whole frame that is dropped takes with it what needs it, and no more: up to the next key.
+fn assert_dependencies(stream: &[u8]) {
+    let mut packetizer = Packetizer::new(PacketizerOptions::default());
+    let mut kinds: BTreeMap<u64, Kind> = BTreeMap::new();
+    let (mut key, mut reference) = (None, None);
+    let mut look = |unit: Unit| {
+        let kind = |id: &u64| kinds.get(id).copied();
+        // Tables, and what a unit goes on with, come beside the pictures.
+        let on = unit.dependencies.clone();
+        let is_picture = matches!(unit.kind, Kind::Key | Kind::Frame | Kind::Disposable);
+        if is_picture && unit.continues.is_none() {
+            assert!(on.iter().all(|id| kind(id) != Some(Kind::Disposable)), "{unit:?}");
+            match unit.kind {
+                Kind::Key => {
+                    assert!(on.iter().all(|id| kind(id) == Some(Kind::Tables)), "{unit:?}");
+                    (key, reference) = (Some(unit.id), Some(unit.id));
+                }
+                kind => {
+                    let needed = [key, reference].map(|one| one.expect("a key came before"));
+                    assert!(needed.iter().all(|one| on.contains(one)), "{unit:?}");
+                    if kind == Kind::Frame {
+                        reference = Some(unit.id);
+                    }
+                }
+            }
+        }
+        kinds.insert(unit.id, unit.kind);
+    };
+    for (number, datagram) in stream.chunks(7 * 188).enumerate() {
+        packetizer.push(Time::from_nanos(number as u64 * 100_000), datagram);
+        while let Some(unit) = packetizer.poll() {
+            look(unit);
+        }
+    }
+    packetizer.finish();
+    while let Some(unit) = packetizer.poll() {
+        look(unit);
+    }
+    assert!(kinds.values().filter(|kind| **kind == Kind::Key).count() >= 4);
 }
 
 /// Without its disposable pictures a film decodes as before.

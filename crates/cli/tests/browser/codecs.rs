@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::common::{Killed, Place, free_port};
 use crate::film::{Coded, film, play};
-use crate::{PATH, Served, alone, feed_file, feed_played, says, send, wait_for, watch_well};
+use crate::{PATH, Served, alone, feed_packets, feed_played, says, send, wait_for, watch_well};
 
 #[test]
 fn a_film_in_av1_over_a_path_that_loses_packets_is_painted_whole_and_in_time() {
@@ -17,7 +17,7 @@ fn a_film_in_av1_over_a_path_that_loses_packets_is_painted_whole_and_in_time() {
     }
     let place = Place::new("browser-av1", PATH);
     if film(&place, Coded::Av1).is_some() {
-        watch_well(&place, feed_file);
+        watch_well(&place, feed_packets);
     }
 }
 

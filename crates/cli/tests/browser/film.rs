@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ontempo_media::ts::{PACKET, header};
 use ontempo_testing::{Av1Framing, av1_transport_stream};
 
 use crate::common::{Killed, Place};
@@ -93,6 +95,33 @@ pub(crate) fn play(place: &Place, port: u16) -> Killed {
     command.args(arguments.split_whitespace()).current_dir(&place.0);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Killed(command.spawn().expect("ffmpeg"))
+}
+
+/// Sends the packets of the film to a port of the loopback, each picture when its clock reference says.
+pub(crate) fn play_packets(place: &Place, port: u16) {
+    let film = fs::read(place.path("film.ts")).expect("the film");
+    // Nothing is sent before somebody listens.
+    let local = format!(":{port:04X} ");
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !fs::read_to_string("/proc/net/udp").expect("sockets").contains(&local) {
+        assert!(Instant::now() < patience, "nobody listens at {port}");
+        sleep(Duration::from_millis(20));
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let begun = Instant::now();
+    let mut first = None;
+    let packets: Vec<&[u8]> = film.chunks(PACKET).collect();
+    let has_clock = |packet: &[u8]| header(packet).is_some_and(|header| header.pcr.is_some());
+    for picture in packets.chunk_by(|_, next| !has_clock(next)) {
+        if let Some(clock) = header(picture[0]).and_then(|header| header.pcr) {
+            let first = *first.get_or_insert(clock);
+            let due = Duration::from_secs_f64((clock - first) as f64 / 27e6);
+            sleep(due.saturating_sub(begun.elapsed()));
+        }
+        for datagram in picture.chunks(7) {
+            socket.send_to(&datagram.concat(), ("127.0.0.1", port)).expect("sent");
+        }
+    }
 }
 
 /// Notes, after each painting, how long ago the picture was made, by the time that is painted into it: 16 fields, the

@@ -84,17 +84,20 @@ mod hevc {
 
 impl MarkReader {
     pub(crate) fn new(codec: Codec) -> Self {
-        Self::going_on(codec, Av1State::default())
+        Self { codec, extra_bits: [0; 64], av1: Av1State::default() }
     }
 
-    /// One that goes on where another one has come to with AV1.
-    pub(crate) fn going_on(codec: Codec, av1: Av1State) -> Self {
-        Self { codec, extra_bits: [0; 64], av1 }
-    }
-
-    /// Where it has come to with AV1.
-    pub(crate) fn av1(&self) -> Av1State {
-        self.av1
+    /// The marks of the picture that begins with `bytes`, in a stream whose pictures of AV1 have said `av1` so far.
+    pub(crate) fn look(
+        codec: Codec,
+        av1: &mut Av1State,
+        bytes: &[u8],
+        random_access: bool,
+    ) -> Option<Marks> {
+        let mut reader = Self { av1: *av1, ..Self::new(codec) };
+        let marks = reader.read(bytes, random_access);
+        *av1 = reader.av1;
+        marks
     }
 
     /// The marks of the picture in `bytes`, an access unit, whose packet says whether decoding can begin
