@@ -124,7 +124,8 @@ function drawHistory(now) {
   const asked = pictures.latency ?? 0;
   const top = Math.max(asked * 1.25, ...shown.map((one) => one.latency), 50) * 1.05;
   const style = getComputedStyle(canvas);
-  const y = (value) => height - (value / top) * height;
+  // Below the words at the top.
+  const y = (value) => height - (value / top) * (height - 15 * scale);
   context.fillStyle = style.color;
   for (const { at, latency } of shown) {
     context.fillRect(width - ((now - at) / span) * width, y(latency) - scale, 1.5 * scale, 2 * scale);
