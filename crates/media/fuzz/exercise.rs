@@ -5,8 +5,8 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_media::ts::{PACKET, SYNC};
 use ontempo_media::{
     Chunker, Depacketizer, DepacketizerOptions, ElementaryDatagram, Format, FrameAssembler,
-    FrameTable, MAX_ELEMENTARY_FRAME, Packetizer, PacketizerOptions, PcrClock, Release,
-    TransportStreamIndex, Unit,
+    FrameTable, LiveDemultiplexer, MAX_ELEMENTARY_FRAME, Packetizer, PacketizerOptions, PcrClock,
+    Release, TransportStreamIndex, Unit,
 };
 
 /// A stream of bytes: chopped, cut, and put back the same. And the bytes as a unit of a peer.
@@ -128,15 +128,27 @@ pub(crate) fn frames(bytes: &[u8]) {
     assert_eq!(FrameTable::read_csv(&table.write_csv()), Ok(table));
 }
 
-/// The first byte says which type of stream, the rest is content of packets: of pictures, or of sound
-/// where the length is odd. What it is cut into is a valid table.
+/// The first byte says which types of stream, the rest is content of packets: of pictures, or of sound
+/// where the length is odd. What it is cut into is a valid table, and what is live is bounded.
 pub(crate) fn marks(bytes: &[u8]) {
     let Some((&first, mut rest)) = bytes.split_first() else { return };
-    let stream_type = [0x1b, 0x24, 0x02, 0x42][usize::from(first & 3)];
+    let private = |name: &[u8]| [&[0x06, name.len() as u8][..], name].concat();
+    let pictures = match first & 8 {
+        0 => vec![[0x1b, 0x24, 0x02, 0x42][usize::from(first & 3)], 0],
+        _ => private(&[5, 4, b'A', b'V', b'0', b'1', 0x80, 4, 0x81, 8, 0x0c, 0xc0]),
+    };
+    let sound = match first & 16 {
+        0 => vec![if first & 4 == 0 { 0x0f } else { 0x03 }, 0],
+        _ => private(&[5, 4, b'O', b'p', b'u', b's', 0x7f, 2, 0x80, first & 7]),
+    };
     let pat = [0, 0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0, 1, 2, 3, 4];
-    let mut pmt = vec![0, 2, 0xb0, 23, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
-    let sound_type = if first & 4 == 0 { 0x0f } else { 0x03 };
-    pmt.extend([stream_type, 0xe1, 0x00, 0xf0, 0, sound_type, 0xe1, 0x01, 0xf0, 0, 1, 2, 3, 4]);
+    let mut entries = Vec::new();
+    for (pid, coding) in [(0, pictures), (1, sound)] {
+        entries.extend([coding[0], 0xe1, pid, 0xf0]);
+        entries.extend(&coding[1..]);
+    }
+    let mut pmt = vec![0, 2, 0xb0, 13 + entries.len() as u8, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
+    pmt.extend([&entries[..], &[1, 2, 3, 4]].concat());
     let mut stream = [packet(0, true, &pat), packet(0x1000, true, &pmt)].concat();
     // Each PES packet has a byte with its length, and one with its time.
     while let Some((&[length, time], after)) = rest.split_first_chunk() {
@@ -149,6 +161,12 @@ pub(crate) fn marks(bytes: &[u8]) {
         let pid = 0x100 + u16::from(length & 1);
         stream.extend(packet(pid, true, &pes));
     }
+    let (mut live, mut units) = (LiveDemultiplexer::new(), Vec::new());
+    stream.chunks(PACKET).for_each(|datagram| live.push(datagram, &mut units));
+    assert_eq!(live.streams().len(), 2);
+    // OBUs get sizes where they had none: of at most two bytes here, each of one at least.
+    assert!(units.iter().map(|unit| unit.bytes.len()).sum::<usize>() <= 2 * stream.len());
+    index(&stream);
     let Ok((table, _)) = FrameTable::from_transport_stream(&stream) else { return };
     assert_eq!(table.check(), Ok(()));
     assert_eq!(FrameTable::read_csv(&table.write_csv()), Ok(table));

@@ -10,7 +10,7 @@ use ontempo_foundation::{Duration, Time};
 use gathering::Gathered;
 
 use super::rtp::{self, unwrapped};
-use super::scan::{MarkReader, Marks};
+use super::scan::{Av1State, MarkReader, Marks};
 use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
 use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
@@ -128,14 +128,17 @@ struct Stream {
     reference: Option<u64>,
     /// The highest temporal layer so far.
     top_layer: u8,
+    /// What its pictures of AV1 have said so far.
+    av1: Av1State,
     /// Remaining bytes of its PES packet, if the packet has a length.
     left: Option<usize>,
     media_time: Option<Duration>,
 }
 
 impl Stream {
-    const fn new(kind: Kind) -> Self {
-        Self { kind, key: None, reference: None, top_layer: 0, left: None, media_time: None }
+    fn new(kind: Kind) -> Self {
+        let av1 = Av1State::default();
+        Self { kind, key: None, reference: None, top_layer: 0, av1, left: None, media_time: None }
     }
 
     /// The content of a picture that begins, as far as its first packet tells; what is not marked as
@@ -382,7 +385,7 @@ impl Packetizer {
         if header.begins {
             let picture = pes.and_then(|pes| payload.get(pes.payload..));
             let marks = self.multiplex.codec(pid).zip(picture).and_then(|(codec, picture)| {
-                MarkReader::new(codec).read(picture, header.random_access)
+                MarkReader::look(codec, &mut stream.av1, picture, header.random_access)
             });
             stream.kind = stream.kind_of(kind, marks);
             stream.left = pes.and_then(|pes| pes.length);

@@ -8,6 +8,7 @@ use crate::frames::length;
 use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
 use crate::{Codec, Frame, FrameKind, FrameTable, MAX_FRAME_SIZE, MAX_FRAMES};
 
+mod av1;
 mod bits;
 mod chains;
 mod demultiplexer;
@@ -17,6 +18,7 @@ mod sound;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use av1::Av1State;
 use chains::{Picture, chains};
 use demultiplexer::{Demultiplexer, Pes};
 pub use live::{AccessUnit, LiveDemultiplexer, StreamCoding};
@@ -87,7 +89,7 @@ impl FrameTable {
     /// A picture is a PES packet of the program's first stream of pictures, as multiplexers make them;
     /// packets without the beginning of a picture belong to the picture before. Sizes are bytes of the
     /// elementary stream: with the delimiters and parameter sets, without headers of PES and packets.
-    /// AAC in ADTS and layers I to III of MPEG are cut into their frames, of other sound each PES packet
+    /// AAC in ADTS, layers I to III of MPEG and Opus are cut into their frames, of other sound each PES packet
     /// is a frame.
     ///
     /// `made` is the decoding time (DTS) from the first of the film on, not the time at which its last
@@ -97,15 +99,15 @@ impl FrameTable {
     /// times are those at which an encoder without a buffer gives its pictures out, one after the other.
     ///
     /// Kinds are told by the marks of H.264 (IDR, or I slices with a recovery point; `nal_ref_idc`) and
-    /// HEVC (IRAP; `*_N` in the highest temporal layer). Dependencies are on the safe side, since reference
+    /// HEVC (IRAP; `*_N` in the highest temporal layer), and by the headers of AV1's frames (key frames with a sequence header;
+    /// frames that replace no reference). Frames of AV1 that are not shown count with the picture that follows them. Dependencies are on the safe side, since reference
     /// lists are not decoded: a P picture depends on the reference decoded before it; a B picture also on
     /// the two shown nearest to it; a key picture on none, and no picture shown after a key picture on
     /// one before; a leading picture of an open group on both sides of its key. Thus frames that do not
     /// depend on a lost one, directly or through others, decode as if nothing was lost; some of those that
     /// do would, too. Of other codecs only is known at which pictures decoding can begin, if packets say
     /// so (random_access_indicator): every other picture is taken for a P picture that others refer to.
-    /// AV1 is not among them, as ffmpeg (5.1) has no mapping of it to transport streams: its stream is of
-    /// unknown content.
+    /// So is one of AV1 that is neither key nor disposable.
     ///
     /// # Errors
     /// The bytes are no whole transport stream, have no pictures, or a frame beyond the bounds of a table.
@@ -169,10 +171,12 @@ fn period(frames: &[Frame]) -> Duration {
     ends[0].max(ends[1]).max(last.saturating_add(Duration::from_nanos(1)))
 }
 
-pub(crate) const fn codec_of(stream_type: u8) -> Codec {
-    match stream_type {
+/// How the pictures of a stream are coded.
+pub(crate) fn codec_of(stream: &NamedStream) -> Codec {
+    match stream.stream_type {
         0x1b => Codec::H264,
         0x24 => Codec::Hevc,
+        ts::PRIVATE if stream.content == Content::Video => Codec::Av1,
         _ => Codec::Unknown,
     }
 }
@@ -191,6 +195,8 @@ struct Film {
     marks: MarkReader,
     cutters: Vec<SoundCutter>,
     pictures: Vec<TimedPicture>,
+    /// Frames of AV1 that the next picture shows, or refers to: their size.
+    hidden: Option<(Marks, usize)>,
     sound: Vec<SoundFrame>,
     /// PES packets with several pictures, and with none.
     several: u64,
@@ -200,14 +206,15 @@ struct Film {
 impl Film {
     fn new(streams: &[NamedStream]) -> Self {
         let stream_type = streams.first().map_or(0, |first| first.stream_type);
-        let codec = codec_of(stream_type);
+        let codec = streams.first().map_or(Codec::Unknown, codec_of);
         let sound = streams.iter().skip(1);
         Self {
             codec,
             stream_type,
             marks: MarkReader::new(codec),
-            cutters: sound.map(|one| SoundCutter::new(Framing::of(one.stream_type))).collect(),
+            cutters: sound.map(|one| SoundCutter::new(Framing::of(one))).collect(),
             pictures: Vec::new(),
+            hidden: None,
             sound: Vec::new(),
             several: 0,
             without: 0,
@@ -230,8 +237,8 @@ impl Film {
         if pes.is_scrambled {
             return Err(FilmError::Scrambled);
         }
-        let size = pes.bytes.len();
-        let Some(marks) = self.marks.read(&pes.bytes, pes.random_access) else {
+        let mut size = pes.bytes.len();
+        let Some(mut marks) = self.marks.read(&pes.bytes, pes.random_access) else {
             self.without += 1;
             if let Some(last) = self.pictures.last_mut() {
                 last.size += size;
@@ -239,13 +246,21 @@ impl Film {
             return Ok(());
         };
         self.several += u64::from(self.marks.delimiters(&pes.bytes) > 1);
+        if let Some((before, bytes)) = self.hidden.take() {
+            (marks, size) = (before.and(marks), bytes + size);
+        }
+        if marks.is_hidden {
+            self.hidden = Some((marks, size));
+            return Ok(());
+        }
         let picture = Picture { marks, shown: pes.shown };
         self.pictures.push(TimedPicture { picture, size, nanos: pes.nanos() });
         Ok(())
     }
 
     /// All frames in the order of their times.
-    fn table(self, untold: &mut Vec<String>) -> Result<FrameTable, FilmError> {
+    fn table(mut self, untold: &mut Vec<String>) -> Result<FrameTable, FilmError> {
+        self.without += u64::from(self.hidden.is_some());
         if self.pictures.is_empty() {
             return Err(FilmError::NoPictures);
         }

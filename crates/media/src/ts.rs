@@ -174,8 +174,11 @@ pub struct NamedStream {
     pub pid: u16,
     /// Its content.
     pub content: Content,
-    /// stream_type (table 2-34); 0 of a table.
+    /// stream_type (table 2-34); 0 of a table. Of private data, [`PRIVATE`], the descriptors say what they are:
+    /// pictures are AV1 and sound is Opus; AC-3 and E-AC-3 have here the types of ATSC, 0x81 and 0x87.
     pub stream_type: u8,
+    /// channel_config_code of Opus: 1 to 8 channels in the order of Vorbis; 0 of any other coding.
+    pub channel_code: u8,
     /// The PID of the table that names it: of its program's PMT.
     pub table: u16,
 }
@@ -188,6 +191,22 @@ pub struct Multiplex {
     /// The last clock reference, unwrapped, ticks of 27 MHz.
     pcr: Option<u64>,
 }
+
+/// stream_type of PES packets with private data (table 2-34), AV1 and Opus among them.
+pub const PRIVATE: u8 = 0x06;
+
+/// Descriptors (table 2-45; EN 300 468, table 12).
+mod descriptor {
+    pub(super) const REGISTRATION: u8 = 0x05;
+    pub(super) const AC3: u8 = 0x6a;
+    pub(super) const ENHANCED_AC3: u8 = 0x7a;
+    pub(super) const EXTENSION: u8 = 0x7f;
+    /// The tag within an extension that says the channels of Opus ("Opus in MPEG-TS", draft 0.1.3, table 4-2).
+    pub(super) const OPUS: u8 = 0x80;
+}
+
+/// Opus of one or two channels: a decoder of two takes both.
+const STEREO: u8 = 2;
 
 /// Bits of the 90 kHz clock.
 const CLOCK_BITS: u32 = 33;
@@ -232,7 +251,7 @@ impl Multiplex {
                 for entry in section.get(8..end).unwrap_or_default().chunks_exact(4) {
                     let program = u16::from_be_bytes([entry[0], entry[1]]);
                     if program != 0 {
-                        self.name(entry[2], entry[3], Content::Tables, 0, pid);
+                        self.name(entry[2], entry[3], Coded::TABLE, pid);
                     }
                 }
             }
@@ -242,24 +261,28 @@ impl Multiplex {
                 };
                 let mut at = 12 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
                 while let Some(entry) = section.get(..end).and_then(|all| all.get(at..at + 5)) {
-                    self.name(entry[1], entry[2], content_of(entry[0]), entry[0], pid);
-                    at += 5 + usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
+                    let length = usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
+                    let (from, to) = ((at + 5).min(end), (at + 5 + length).min(end));
+                    self.name(entry[1], entry[2], coded(entry[0], &section[from..to]), pid);
+                    at += 5 + length;
                 }
             }
             _ => {}
         }
     }
 
-    fn name(&mut self, high: u8, low: u8, content: Content, stream_type: u8, table: u16) {
+    fn name(&mut self, high: u8, low: u8, coded: Coded, table: u16) {
         let pid = u16::from_be_bytes([high & 0x1f, low]);
+        let Coded { content, stream_type, channel_code } = coded;
         if self.streams.len() < MAX_STREAMS {
-            self.streams.insert(pid, NamedStream { pid, content, stream_type, table });
+            let stream = NamedStream { pid, content, stream_type, channel_code, table };
+            self.streams.insert(pid, stream);
         }
     }
 
     /// How the pictures of a stream are coded; `None` if no table names it.
     pub(crate) fn codec(&self, pid: u16) -> Option<Codec> {
-        Some(codec_of(self.streams.get(&pid)?.stream_type))
+        Some(codec_of(self.streams.get(&pid)?))
     }
 
     /// The streams that its tables have named so far, and the tables, by their PID.
@@ -286,13 +309,66 @@ impl Multiplex {
     }
 }
 
-/// By stream_type (section 2.4.4.9, table 2-34, with its amendments; 0x81 and 0x87 of ATSC).
-const fn content_of(stream_type: u8) -> Content {
-    match stream_type {
+/// What an entry of a PMT says of its stream.
+#[derive(Clone, Copy)]
+struct Coded {
+    content: Content,
+    stream_type: u8,
+    channel_code: u8,
+}
+
+impl Coded {
+    const TABLE: Self = Self::new(Content::Tables, 0);
+
+    const fn new(content: Content, stream_type: u8) -> Self {
+        Self { content, stream_type, channel_code: 0 }
+    }
+}
+
+/// By stream_type (section 2.4.4.9, table 2-34, with its amendments; 0x81 and 0x87 of ATSC), and where that says nothing by
+/// the descriptors.
+fn coded(stream_type: u8, descriptors: &[u8]) -> Coded {
+    let content = match stream_type {
         0x01 | 0x02 | 0x10 | 0x1b | 0x20 | 0x21 | 0x24 | 0x32 | 0x33 | 0x42 | 0xd1 | 0xea => {
             Content::Video
         }
         0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x81 | 0x87 => Content::Audio,
+        PRIVATE => return private(descriptors),
         _ => Content::Other,
+    };
+    Coded::new(content, stream_type)
+}
+
+/// What private data are: registered by a format_identifier (section 2.6.8), or named by DVB. `AV1G` is what GStreamer
+/// registers for AV1 whose bytes are not escaped.
+fn private(mut descriptors: &[u8]) -> Coded {
+    const AC3: Coded = Coded::new(Content::Audio, 0x81);
+    const ENHANCED_AC3: Coded = Coded::new(Content::Audio, 0x87);
+    let mut found = Coded::new(Content::Other, PRIVATE);
+    let mut channels = None;
+    while let Some((&[tag, length], rest)) = descriptors.split_first_chunk() {
+        let Some((body, after)) = rest.split_at_checked(usize::from(length)) else { break };
+        descriptors = after;
+        match (tag, body) {
+            (
+                descriptor::REGISTRATION,
+                [b'A', b'V', b'0', b'1', ..] | [b'A', b'V', b'1', b'G', ..],
+            ) => {
+                found = Coded::new(Content::Video, PRIVATE);
+            }
+            (descriptor::REGISTRATION, [b'O', b'p', b'u', b's', ..]) => {
+                found = Coded { channel_code: STEREO, ..Coded::new(Content::Audio, PRIVATE) };
+            }
+            (descriptor::REGISTRATION, [b'A', b'C', b'-', b'3', ..]) => found = AC3,
+            (descriptor::REGISTRATION, [b'E', b'A', b'C', b'3', ..]) => found = ENHANCED_AC3,
+            (descriptor::AC3, _) => found = AC3,
+            (descriptor::ENHANCED_AC3, _) => found = ENHANCED_AC3,
+            (descriptor::EXTENSION, [descriptor::OPUS, code, ..]) => channels = Some(*code),
+            _ => {}
+        }
     }
+    if found.channel_code > 0 {
+        found.channel_code = channels.unwrap_or(STEREO);
+    }
+    found
 }

@@ -3,8 +3,9 @@
 import { FULL, WRONG_TOKEN, watch } from "./session.js";
 import { Clock, Pictures } from "./playout.js";
 import { Sound } from "./sound.js";
+import { PLAYER } from "./codecs.js";
 
-const INSTEAD = "Watch it with a player: ontempo receive --to - … | ffplay -";
+const INSTEAD = `Watch it with a player: ${PLAYER}`;
 const $ = (id) => document.getElementById(id);
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -20,6 +21,8 @@ function onProblem(sentence) {
   problem = sentence;
   say(sentence);
 }
+// Why no sound is heard; it stays until sound is turned off.
+let silence = null;
 
 const clock = new Clock();
 let pictures;
@@ -42,7 +45,7 @@ function onDocument(told) {
       break;
     case "stream":
       pictures.latency = told.latency_s === null ? null : told.latency_s * 1000;
-      problem = null;
+      problem = silence = null;
       if (told.is_foreign) {
         onProblem(`The stream is no MPEG transport stream, which is what this page shows. ${INSTEAD}`);
       } else if (painted === pictures.figures.painted) {
@@ -121,7 +124,8 @@ function drawHistory(now) {
   const asked = pictures.latency ?? 0;
   const top = Math.max(asked * 1.25, ...shown.map((one) => one.latency), 50) * 1.05;
   const style = getComputedStyle(canvas);
-  const y = (value) => height - (value / top) * height;
+  // Below the words at the top.
+  const y = (value) => height - (value / top) * (height - 15 * scale);
   context.fillStyle = style.color;
   for (const { at, latency } of shown) {
     context.fillRect(width - ((now - at) / span) * width, y(latency) - scale, 1.5 * scale, 2 * scale);
@@ -159,7 +163,7 @@ function showFigures() {
   const missing = (receiver.missing_datagrams ?? 0) + (receiver.damaged_datagrams ?? 0);
   text("missing", receiver.missing_datagrams === undefined ? "–" : String(missing));
   text("viewers", known(receiver.viewers, String));
-  if (painted !== pictures.figures.painted && problem === null) say("");
+  if (painted !== pictures.figures.painted && problem === null) say(silence ?? "");
   painted = pictures.figures.painted;
   $("sound").hidden = !sound.isThere;
   $("sound").textContent = sound.isOn ? "Sound off" : "Sound on";
@@ -180,8 +184,14 @@ function begin() {
     return;
   }
   pictures = new Pictures($("picture"), clock, onProblem);
-  sound = new Sound(clock, onProblem);
-  $("sound").addEventListener("click", () => (sound.isOn ? sound.turnOff() : sound.turnOn()).then(showFigures));
+  sound = new Sound(clock, (why) => {
+    silence = why;
+    if (problem === null) say(why);
+  });
+  $("sound").addEventListener("click", () => {
+    silence = null;
+    (sound.isOn ? sound.turnOff() : sound.turnOn()).then(showFigures);
+  });
   $("full").addEventListener("click", () => {
     if (document.fullscreenElement) document.exitFullscreen();
     else $("screen").requestFullscreen?.();

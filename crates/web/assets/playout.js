@@ -1,5 +1,7 @@
 // When pictures and sound are due here, and the way of a picture from its message to the canvas.
 
+import { pictureCodec, refusal } from "./codecs.js";
+
 // The share of pictures, and of sound, for which the others wait, and of how many ms.
 const NEARLY_ALL = { picture: 0.95, sound: 0.98 };
 const MEMORY = 4000;
@@ -29,9 +31,8 @@ const HALF_FRAME = 8;
 const JUMP = 2000;
 // Pictures that wait to be decoded.
 const MAX_PENDING = 2000;
-const H264 = 0x1b;
-const HEVC = 0x24;
 const SPAN = 10000;
+const NOTHING = new Uint8Array();
 
 // The extreme of the last 5 to 10 s.
 class Extreme {
@@ -118,30 +119,6 @@ export class Clock {
   }
 }
 
-// The units of an access unit in the byte stream format (H.264, annex B).
-function* units(bytes) {
-  let begin = -1;
-  for (let at = 0; at + 2 < bytes.length; at += 1) {
-    if (bytes[at] === 0 && bytes[at + 1] === 0 && bytes[at + 2] === 1) {
-      if (begin >= 0) yield bytes.subarray(begin, at);
-      begin = at + 3;
-      at += 2;
-    }
-  }
-  if (begin >= 0) yield bytes.subarray(begin);
-}
-
-// The codec as WebCodecs names it, from the parameter set of a key picture; `null` if it has none.
-export function h264Name(bytes) {
-  for (const unit of units(bytes)) {
-    if ((unit[0] & 0x1f) === 7 && unit.length > 3) {
-      const digits = [...unit.subarray(1, 4)].map((byte) => byte.toString(16).padStart(2, "0"));
-      return `avc1.${digits.join("")}`;
-    }
-  }
-  return null;
-}
-
 export class Pictures {
   constructor(canvas, clock, onProblem) {
     this.canvas = canvas;
@@ -153,6 +130,8 @@ export class Pictures {
     // The last ones painted: when, and with what latency, ms.
     this.history = [];
     this.decoder = null;
+    // The codec that the browser lacks.
+    this.refused = null;
     this.restart();
     const draw = () => {
       this.draw();
@@ -177,9 +156,8 @@ export class Pictures {
   }
 
   take(picture) {
-    if (picture.coding !== H264) {
-      const name = picture.coding === HEVC ? "HEVC (H.265)" : `of type 0x${picture.coding.toString(16)}`;
-      this.onProblem(`The stream's pictures are ${name}, which this page does not decode; it decodes H.264.`);
+    if (pictureCodec(picture.coding, NOTHING) === undefined) {
+      this.onProblem(refusal(picture.coding, false, undefined));
       return;
     }
     if (this.last !== null && picture.number <= this.last) {
@@ -253,7 +231,12 @@ export class Pictures {
 
   // True if the decoder is ready for this key picture.
   configure(picture) {
-    const name = h264Name(picture.data) ?? this.name;
+    const codec = pictureCodec(picture.coding, picture.data);
+    if (codec !== null && codec === this.refused) {
+      this.onProblem(refusal(picture.coding, false, codec));
+      return false;
+    }
+    const name = codec ?? this.name;
     if (name === null) return false;
     if (this.decoder === null || this.decoder.state !== "configured" || name !== this.name) {
       if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
@@ -263,11 +246,13 @@ export class Pictures {
       });
       this.outputs = 0;
       const config = { codec: name, optimizeForLatency: true };
-      this.decoder.configure(config);
       this.name = name;
       VideoDecoder.isConfigSupported(config).then(({ supported }) => {
-        if (!supported) this.onProblem(`This browser does not decode H.264 (${name}).`);
+        if (supported) return;
+        this.refused = name;
+        this.onProblem(refusal(picture.coding, false, name));
       });
+      this.decoder.configure(config);
     }
     this.needsKey = false;
     return true;

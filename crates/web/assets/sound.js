@@ -1,6 +1,7 @@
-// Sound in step with the pictures: AAC, decoded and scheduled by the same clock.
+// Sound in step with the pictures: decoded, and scheduled by the same clock.
 
-const ADTS = 0x0f;
+import { refusal, soundCodec } from "./codecs.js";
+
 // Frames of sound are waited for until this long before their time, ms.
 const WAIT = 40;
 // The first frames of a decoder, which say nothing about the others.
@@ -9,26 +10,19 @@ const WARMING_UP = 20;
 const SPARE = 4;
 // Sound follows the clock in one piece, unless it is further away from it than this, s.
 const MAX_DRIFT = 0.03;
-const RATES = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
-
-// What the header of a frame says (ISO/IEC 13818-7, 6.2); `null` if it is none.
-export function adts(bytes) {
-  if (bytes.length < 7 || bytes[0] !== 0xff || (bytes[1] & 0xf6) !== 0xf0) return null;
-  const sampleRate = RATES[(bytes[2] >> 2) & 15];
-  const numberOfChannels = ((bytes[2] & 1) << 2) | (bytes[3] >> 6);
-  if (!sampleRate || numberOfChannels === 0) return null;
-  return { codec: `mp4a.40.${(bytes[2] >> 6) + 1}`, sampleRate, numberOfChannels };
-}
 
 export class Sound {
-  constructor(clock, onProblem) {
+  constructor(clock, onSilence) {
     this.clock = clock;
-    this.onProblem = onProblem;
+    // Called with why there is none.
+    this.onSilence = onSilence;
     this.context = null;
     this.figures = { played: 0, dropped: 0, resynced: 0 };
     // How much later than its picture sound is heard, ms, of the last frames.
     this.drifts = [];
     this.isThere = false;
+    // The configuration that the browser lacks.
+    this.refused = null;
     this.restart();
     setInterval(() => this.feed(), 15);
   }
@@ -62,10 +56,6 @@ export class Sound {
   take(frame) {
     this.isThere = true;
     if (!this.isOn || frame.isDamaged) return;
-    if (frame.coding !== ADTS) {
-      this.onProblem("The stream's sound is not AAC, which is what this page decodes: it is silent.");
-      return;
-    }
     if (this.last !== null && frame.number <= this.last) return;
     let at = this.pending.length;
     while (at > 0 && this.pending[at - 1].number > frame.number) at -= 1;
@@ -87,25 +77,33 @@ export class Sound {
   }
 
   decode(frame) {
-    const config = adts(frame.data);
-    if (config === null) return;
-    const key = JSON.stringify(config);
+    const told = soundCodec(frame.coding, frame.data);
+    if (told === undefined) this.onSilence(refusal(frame.coding, true, undefined));
+    if (!told) return;
+    const { config, data } = told;
+    const key = `${config.codec} ${config.sampleRate} ${config.numberOfChannels}`;
+    if (key === this.refused) {
+      this.onSilence(refusal(frame.coding, true, config.codec));
+      return;
+    }
     if (this.decoder === null || this.decoder.state !== "configured" || key !== this.key) {
       if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
       this.decoder = new AudioDecoder({
         output: (data) => this.play(data),
         error: () => { this.decoder = null; },
       });
-      this.decoder.configure(config);
       this.key = key;
       this.outputs = 0;
       AudioDecoder.isConfigSupported(config).then(({ supported }) => {
-        if (!supported) this.onProblem(`This browser does not decode the sound (${config.codec}): it is silent.`);
+        if (supported) return;
+        this.refused = key;
+        this.onSilence(refusal(frame.coding, true, config.codec));
       });
+      this.decoder.configure(config);
     }
     const timestamp = Math.round(frame.shown * 1000);
     try {
-      this.decoder.decode(new EncodedAudioChunk({ type: "key", timestamp, data: frame.data }));
+      this.decoder.decode(new EncodedAudioChunk({ type: "key", timestamp, data }));
     } catch {
       this.decoder = null;
     }

@@ -2,6 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use ontempo_media::StreamCoding;
+use ontempo_media::ts::PRIVATE;
 
 /// Bytes of the header of a message.
 pub(crate) const HEADER: usize = 40;
@@ -58,7 +59,7 @@ pub(crate) struct Place {
 
 /// The header of a frame; `docs/browser.md` has its fields.
 pub(crate) fn header(frame: &Frame, place: Place, now: i64) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(HEADER);
+    let mut bytes = BytesMut::with_capacity(HEADER + 1);
     bytes.put_u8(if frame.is_sound() { SOUND } else { PICTURE });
     bytes.put_u8(frame.coding.stream_type);
     let flags = [
@@ -76,6 +77,10 @@ pub(crate) fn header(frame: &Frame, place: Place, now: i64) -> Bytes {
     bytes.put_i64(frame.shown);
     bytes.put_i64(frame.due);
     bytes.put_i64(now);
+    if frame.coding.is_sound && frame.coding.stream_type == PRIVATE {
+        // Opus does not tell its channels.
+        bytes.put_u8(frame.coding.channel_code);
+    }
     bytes.freeze()
 }
 

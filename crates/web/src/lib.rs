@@ -26,6 +26,6 @@ mod visit;
 pub use certificate::{Certificate, CertificateError};
 pub use hub::{Feed, StreamTiming};
 pub use server::{ServerError, SiteOptions, SiteServer};
-pub use site::{CONNECT, Site, SiteFile};
+pub use site::{BASE, CONNECT, Site, SiteFile};
 pub use viewers::{Server, ServerOptions};
 pub use visit::{MAX_MESSAGE, Visit, VisitSender};

@@ -93,7 +93,7 @@ mod tests {
     fn frame(number: u32, due: i64, is_sound: bool, is_key: bool, size: usize) -> Arc<Frame> {
         let stream_type = if is_sound { 0x0f } else { 0x1b };
         Arc::new(Frame {
-            coding: StreamCoding { is_sound, stream_type },
+            coding: StreamCoding { is_sound, stream_type, channel_code: 0 },
             number,
             shown: due,
             timeline: 0,

@@ -31,6 +31,9 @@ impl SiteFile {
 /// The script that connects a page to its server: `connect(path, token)` is a WebTransport that is not ready yet.
 pub const CONNECT: SiteFile = SiteFile::script("/connect.js", include_str!("../assets/connect.js"));
 
+/// Colours and type of all pages: their styles import it.
+pub const BASE: SiteFile = SiteFile::style("/base.css", include_str!("../assets/base.css"));
+
 /// A page: its files, and where its sessions are.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -44,10 +47,12 @@ pub struct Site {
 pub(crate) fn watch() -> Site {
     let files = vec![
         SiteFile::html(include_str!("../assets/index.html")),
+        BASE,
         SiteFile::style("/page.css", include_str!("../assets/page.css")),
         SiteFile::script("/page.js", include_str!("../assets/page.js")),
         CONNECT,
         SiteFile::script("/session.js", include_str!("../assets/session.js")),
+        SiteFile::script("/codecs.js", include_str!("../assets/codecs.js")),
         SiteFile::script("/playout.js", include_str!("../assets/playout.js")),
         SiteFile::script("/sound.js", include_str!("../assets/sound.js")),
     ];

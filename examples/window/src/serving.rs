@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use ontempo_session::{own_host, random_token};
-use ontempo_web::{CONNECT, Site, SiteFile, SiteOptions, SiteServer, Visit};
+use ontempo_web::{BASE, CONNECT, Site, SiteFile, SiteOptions, SiteServer, Visit};
 
 use crate::lane::LaneError;
 
 /// Scripts and styles that both pages have beside their own.
-pub const FILES: [SiteFile; 4] = [
+pub const FILES: [SiteFile; 5] = [
+    BASE,
     CONNECT,
     SiteFile::script("/visit.js", include_str!("../assets/visit.js")),
     SiteFile::script("/panel.js", include_str!("../assets/panel.js")),

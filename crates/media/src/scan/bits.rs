@@ -1,4 +1,4 @@
-//! Bits of a NAL unit of H.264 or HEVC. Ours, because only the first fields of a few headers are read,
+//! Bits of a NAL unit of H.264 or HEVC, and of an OBU of AV1. Ours, because only the first fields of a few headers are read,
 //! some 200 lines; existing crates (h264-reader, hevc-parser) read whole streams.
 
 /// NAL units of an access unit in the byte stream format (H.264 annex B, HEVC annex B), without their
@@ -32,7 +32,7 @@ fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// Reads bits, the highest of a byte first, and skips emulation prevention bytes (H.264 7.4.1.1, HEVC
-/// 7.4.2.1).
+/// 7.4.2.1) where there are any.
 #[derive(Clone, Debug)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
@@ -40,16 +40,22 @@ pub(super) struct Bits<'a> {
     used: u32,
     /// Zero bytes before the first one.
     zeros: u32,
+    is_escaped: bool,
 }
 
 impl<'a> Bits<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, used: 0, zeros: 0 }
+        Self { bytes, used: 0, zeros: 0, is_escaped: true }
+    }
+
+    /// Of bytes without emulation prevention.
+    pub(super) fn plain(bytes: &'a [u8]) -> Self {
+        Self { is_escaped: false, ..Self::new(bytes) }
     }
 
     /// `None` at the end.
     pub(super) fn bit(&mut self) -> Option<bool> {
-        if self.used == 0 && self.zeros >= 2 && self.bytes.first() == Some(&3) {
+        if self.is_escaped && self.used == 0 && self.zeros >= 2 && self.bytes.first() == Some(&3) {
             self.bytes = &self.bytes[1..];
             self.zeros = 0;
         }
@@ -69,7 +75,12 @@ impl<'a> Bits<'a> {
         (0..bits).try_fold(0u32, |number, _| Some(number << 1 | u32::from(self.bit()?)))
     }
 
-    /// An unsigned number in Exp-Golomb code (H.264 9.1); `None` above 2^32 - 2.
+    /// Leaves out so many bits; `None` if there are fewer.
+    pub(super) fn skip(&mut self, bits: u32) -> Option<()> {
+        (0..bits).try_for_each(|_| self.bit().map(|_| ()))
+    }
+
+    /// An unsigned number in Exp-Golomb code (H.264 9.1; `uvlc` of AV1, 4.10.3); `None` above 2^32 - 2.
     pub(super) fn golomb(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while !self.bit()? {

@@ -2,10 +2,12 @@
 
 use ontempo_foundation::Duration;
 
+use super::av1::Plain;
 use super::codec_of;
-use super::demultiplexer::{Demultiplexer, Pes};
-use super::marks::MarkReader;
+use super::demultiplexer::{Demultiplexer, MAX_LIVE_PES, Pes};
+use super::marks::{MarkReader, Marks};
 use super::sound::{Framing, SoundCutter};
+use crate::Codec;
 use crate::rtp;
 use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
 
@@ -18,8 +20,17 @@ pub struct StreamCoding {
     /// Sound; else pictures.
     pub is_sound: bool,
     /// stream_type (ISO/IEC 13818-1, table 2-34): 0x1b H.264, 0x24 HEVC, 0x0f AAC in ADTS, 0x03 and 0x04 layers
-    /// I to III of MPEG.
+    /// I to III of MPEG; [`ts::PRIVATE`] AV1 of pictures, and Opus of sound.
     pub stream_type: u8,
+    /// channel_config_code of Opus: 1 to 8 channels in the order of Vorbis; 0 of any other coding.
+    pub channel_code: u8,
+}
+
+impl StreamCoding {
+    const fn of(stream: &NamedStream) -> Self {
+        let NamedStream { content, stream_type, channel_code, .. } = *stream;
+        Self { is_sound: matches!(content, Content::Audio), stream_type, channel_code }
+    }
 }
 
 /// A coded picture, or a frame of sound.
@@ -28,7 +39,8 @@ pub struct AccessUnit {
     /// What it is coded with.
     pub coding: StreamCoding,
     /// Its bytes, as the elementary stream has them: H.264 and HEVC in the byte stream format (annex B), AAC with
-    /// the header of ADTS.
+    /// the header of ADTS. AV1 in its low-overhead format, all frames up to one that is shown, without delimiters; Opus
+    /// without its control header.
     pub bytes: Vec<u8>,
     /// When it is shown or heard, from a zero that all units of a timeline share.
     pub shown: Duration,
@@ -46,7 +58,8 @@ pub struct AccessUnit {
 /// of pictures, and the first one of sound.
 ///
 /// A picture is given as soon as its last packet is there, if stuffing tells that it is the last one, or else with the
-/// first packet of the next. Memory is bounded: 8 MB for each of the two streams.
+/// first packet of the next. Memory is bounded: 8 MB for each of the two streams, and as much for frames of AV1 that wait for
+/// the one that is shown.
 #[derive(Debug, Default)]
 pub struct LiveDemultiplexer {
     multiplex: Multiplex,
@@ -62,19 +75,29 @@ struct Program {
     demultiplexer: Demultiplexer,
     marks: MarkReader,
     cutters: Vec<Option<SoundCutter>>,
+    /// Frames of AV1 that belong to the picture to come.
+    hidden: Option<Hidden>,
+}
+
+/// Frames that are not shown themselves.
+#[derive(Debug)]
+struct Hidden {
+    bytes: Vec<u8>,
+    marks: Marks,
+    is_damaged: bool,
 }
 
 impl Program {
     fn new(streams: Vec<NamedStream>) -> Self {
         let pictures = streams.iter().find(|stream| stream.content == Content::Video);
-        let marks = MarkReader::new(codec_of(pictures.map_or(0, |stream| stream.stream_type)));
+        let marks = MarkReader::new(pictures.map_or(Codec::Unknown, codec_of));
         let cutter = |stream: &NamedStream| {
             let is_sound = stream.content == Content::Audio;
-            is_sound.then(|| SoundCutter::new(Framing::of(stream.stream_type)))
+            is_sound.then(|| SoundCutter::new(Framing::of(stream)))
         };
         let cutters = streams.iter().map(cutter).collect();
         let demultiplexer = Demultiplexer::new(&streams);
-        Self { streams, demultiplexer, marks, cutters }
+        Self { streams, demultiplexer, marks, cutters, hidden: None }
     }
 
     fn take(&mut self, place: usize, pes: Pes, timeline: u64, units: &mut Vec<AccessUnit>) {
@@ -82,11 +105,11 @@ impl Program {
         else {
             return;
         };
-        let coding = StreamCoding { is_sound: cutter.is_some(), stream_type: stream.stream_type };
+        let coding = StreamCoding::of(stream);
         if pes.is_scrambled {
             return;
         }
-        let is_damaged = pes.is_damaged;
+        let mut is_damaged = pes.is_damaged;
         let nanos = pes.shown_nanos();
         if let Some(cutter) = cutter {
             if pes.bytes.len() > MAX_SOUND {
@@ -107,10 +130,28 @@ impl Program {
             });
             return;
         }
-        let Some(marks) = self.marks.read(&pes.bytes, pes.random_access) else { return };
+        let mut bytes = pes.bytes;
+        if codec_of(stream) == Codec::Av1 {
+            let plain = Plain::read(&bytes);
+            is_damaged |= plain.is_cut;
+            bytes = plain.bytes;
+        }
+        let Some(mut marks) = self.marks.read(&bytes, pes.random_access) else { return };
+        if let Some(mut before) = self.hidden.take() {
+            marks = before.marks.and(marks);
+            is_damaged |= before.is_damaged;
+            before.bytes.append(&mut bytes);
+            bytes = before.bytes;
+        }
+        if marks.is_hidden {
+            // What is too much is left out, as a PES packet of this size is.
+            let is_bounded = bytes.len() <= MAX_LIVE_PES;
+            self.hidden = is_bounded.then_some(Hidden { bytes, marks, is_damaged });
+            return;
+        }
         units.push(AccessUnit {
             coding,
-            bytes: pes.bytes,
+            bytes,
             shown: Duration::from_nanos(nanos),
             timeline,
             is_key: marks.is_key || marks.recovers,
@@ -150,11 +191,7 @@ impl LiveDemultiplexer {
     /// The coding of the streams that are read, those of pictures first; empty as long as no tables have come.
     pub fn streams(&self) -> Vec<StreamCoding> {
         let streams = self.program.iter().flat_map(|program| &program.streams);
-        let coding = |stream: &NamedStream| StreamCoding {
-            is_sound: stream.content == Content::Audio,
-            stream_type: stream.stream_type,
-        };
-        streams.map(coding).collect()
+        streams.map(StreamCoding::of).collect()
     }
 
     fn push_packet(&mut self, packet: &[u8], header: &ts::Header, units: &mut Vec<AccessUnit>) {

@@ -1,5 +1,6 @@
 //! What a coded picture says of itself.
 
+use super::av1::{Av1State, Plain};
 use super::bits::{Bits, nal_units};
 use crate::Codec;
 
@@ -17,8 +18,10 @@ pub(crate) struct Marks {
     /// It refers to nothing before the last key picture, though it is shown before it (HEVC RADL).
     pub(crate) is_decodable_leading: bool,
     /// Decoding can begin here, but the picture is whole only some pictures later (recovery point of
-    /// H.264 with a count, as with intra refresh).
+    /// H.264 with a count, as with intra refresh; a key frame of AV1 that is shown later).
     pub(crate) recovers: bool,
+    /// It is not shown itself: it belongs to the picture that is decoded after it (AV1).
+    pub(crate) is_hidden: bool,
 }
 
 /// How a picture is predicted.
@@ -43,6 +46,7 @@ impl Marks {
             layer: 0,
             is_decodable_leading: false,
             recovers: false,
+            is_hidden: false,
         }
     }
 }
@@ -53,6 +57,7 @@ pub(crate) struct MarkReader {
     codec: Codec,
     /// HEVC: the bits that each PPS adds to a slice's header.
     extra_bits: [u8; 64],
+    av1: Av1State,
 }
 
 /// NAL units of H.264 (table 7-1).
@@ -79,7 +84,20 @@ mod hevc {
 
 impl MarkReader {
     pub(crate) fn new(codec: Codec) -> Self {
-        Self { codec, extra_bits: [0; 64] }
+        Self { codec, extra_bits: [0; 64], av1: Av1State::default() }
+    }
+
+    /// The marks of the picture that begins with `bytes`, in a stream whose pictures of AV1 have said `av1` so far.
+    pub(crate) fn look(
+        codec: Codec,
+        av1: &mut Av1State,
+        bytes: &[u8],
+        random_access: bool,
+    ) -> Option<Marks> {
+        let mut reader = Self { av1: *av1, ..Self::new(codec) };
+        let marks = reader.read(bytes, random_access);
+        *av1 = reader.av1;
+        marks
     }
 
     /// The marks of the picture in `bytes`, an access unit, whose packet says whether decoding can begin
@@ -88,9 +106,8 @@ impl MarkReader {
         match self.codec {
             Codec::H264 => h264_marks(bytes),
             Codec::Hevc => self.hevc_marks(bytes),
-            Codec::Av1 | Codec::Unknown => {
-                (!bytes.is_empty()).then_some(Marks::unknown(random_access))
-            }
+            Codec::Av1 => self.av1.marks(&Plain::read(bytes).bytes),
+            Codec::Unknown => (!bytes.is_empty()).then_some(Marks::unknown(random_access)),
         }
     }
 
@@ -137,7 +154,7 @@ impl MarkReader {
                 refers,
                 layer: (low & 7).saturating_sub(1),
                 is_decodable_leading: hevc::RADL.contains(&kind),
-                recovers: false,
+                ..Marks::unknown(false)
             });
         }
         // Only the header of the first slice is read: others of an I picture may be P slices.

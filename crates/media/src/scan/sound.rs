@@ -1,7 +1,15 @@
-//! Frames of sound, as far as their headers tell: AAC in ADTS, MPEG layers I to III.
+//! Frames of sound, as far as their headers tell: AAC in ADTS, MPEG layers I to III, Opus.
 
-/// Bytes of a header that is read.
+use crate::ts::{self, Content, NamedStream};
+
+/// Bytes of a header of AAC or MPEG that is read.
 const HEADER: usize = 7;
+
+/// Maximum bytes of a packet of Opus, of all its streams; a PES packet has no more room.
+const MAX_OPUS: usize = 60 << 10;
+
+/// Maximum samples of a packet of Opus: 120 ms (RFC 6716, 3.2.5).
+const MAX_OPUS_SAMPLES: u32 = 5_760;
 
 /// How the frames of a stream of sound are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,27 +18,44 @@ pub(super) enum Framing {
     Adts,
     /// MPEG-1 and MPEG-2 (ISO/IEC 11172-3, 2.4.1.3; 13818-3).
     Mpeg,
+    /// Opus, each packet behind a control header ("Opus in MPEG-TS", draft 0.1.3, table 6-2).
+    Opus,
     /// Each PES packet counts as a frame.
     Packets,
 }
 
 impl Framing {
     /// By stream_type (ISO/IEC 13818-1, table 2-34).
-    pub(super) const fn of(stream_type: u8) -> Self {
-        match stream_type {
-            0x0f => Self::Adts,
-            0x03 | 0x04 => Self::Mpeg,
+    pub(super) const fn of(stream: &NamedStream) -> Self {
+        match (stream.stream_type, stream.content) {
+            (0x0f, _) => Self::Adts,
+            (0x03 | 0x04, _) => Self::Mpeg,
+            (ts::PRIVATE, Content::Audio) => Self::Opus,
             _ => Self::Packets,
         }
     }
 
-    fn header(self, bytes: &[u8]) -> Option<Header> {
-        match self {
-            Self::Adts => adts(bytes.first_chunk()?),
-            Self::Mpeg => mpeg(bytes.first_chunk()?),
+    /// What begins `bytes`, which are not empty.
+    fn look(self, bytes: &[u8]) -> Found {
+        let header = match self {
             Self::Packets => None,
-        }
+            Self::Opus => return opus(bytes),
+            Self::Adts => bytes.first_chunk().and_then(adts),
+            Self::Mpeg => bytes.first_chunk().and_then(mpeg),
+        };
+        let may_begin = bytes[0] == 0xff && bytes.len() < HEADER && self != Self::Packets;
+        header.map_or(if may_begin { Found::Short } else { Found::Nothing }, Found::Frame)
     }
+}
+
+/// What is at a place where a frame should begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Frame(Header),
+    /// Too short to tell.
+    Short,
+    /// Something else.
+    Nothing,
 }
 
 /// Of a frame of sound.
@@ -38,9 +63,65 @@ impl Framing {
 struct Header {
     /// Bytes with the header.
     size: usize,
+    /// Of it bytes that the decoder does not get.
+    skip: usize,
     samples: u32,
     /// Samples a second.
     rate: u32,
+}
+
+/// Whether a control header of Opus begins here: control_header_prefix.
+fn begins_opus(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x7f, second, ..] if second & 0xe0 == 0xe0)
+}
+
+fn opus(bytes: &[u8]) -> Found {
+    if !begins_opus(bytes) {
+        return if bytes == [0x7f] { Found::Short } else { Found::Nothing };
+    }
+    let (flags, mut at, mut length) = (bytes[1], 2, 0);
+    loop {
+        let Some(&byte) = bytes.get(at) else { return Found::Short };
+        length += usize::from(byte);
+        at += 1;
+        if length > MAX_OPUS {
+            return Found::Nothing;
+        }
+        if byte < 255 {
+            break;
+        }
+    }
+    // start_trim, end_trim
+    at += 2 * usize::from(flags & 0x10 != 0) + 2 * usize::from(flags & 0x08 != 0);
+    if flags & 0x04 != 0 {
+        let Some(&extension) = bytes.get(at) else { return Found::Short };
+        at += 1 + usize::from(extension);
+    }
+    // The packet's first bytes tell how long it plays.
+    let Some(packet) = bytes.get(at..at + length.min(2)) else { return Found::Short };
+    match opus_samples(packet) {
+        Some(samples) => {
+            Found::Frame(Header { size: at + length, skip: at, samples, rate: 48_000 })
+        }
+        None => Found::Nothing,
+    }
+}
+
+/// Samples at 48 kHz of a packet of Opus, of which the first bytes are given (RFC 6716, 3.1 and 3.2).
+fn opus_samples(packet: &[u8]) -> Option<u32> {
+    let &head = packet.first()?;
+    let config = head >> 3;
+    let each = match config {
+        0..=11 => [480, 960, 1_920, 2_880][usize::from(config & 3)],
+        12..=15 => [480, 960][usize::from(config & 1)],
+        _ => [120, 240, 480, 960][usize::from(config & 3)],
+    };
+    let frames = match head & 3 {
+        0 => 1,
+        1 | 2 => 2,
+        _ => u32::from(packet.get(1)? & 0x3f),
+    };
+    Some(each * frames).filter(|samples| (1..=MAX_OPUS_SAMPLES).contains(samples))
 }
 
 fn adts(bytes: &[u8; HEADER]) -> Option<Header> {
@@ -55,7 +136,7 @@ fn adts(bytes: &[u8; HEADER]) -> Option<Header> {
     let size =
         usize::from(bytes[3] & 3) << 11 | usize::from(bytes[4]) << 3 | usize::from(bytes[5] >> 5);
     let samples = 1_024 * (u32::from(bytes[6] & 3) + 1);
-    (size >= HEADER).then_some(Header { size, samples, rate })
+    (size >= HEADER).then_some(Header { size, skip: 0, samples, rate })
 }
 
 fn mpeg(bytes: &[u8; HEADER]) -> Option<Header> {
@@ -92,7 +173,7 @@ fn mpeg(bytes: &[u8; HEADER]) -> Option<Header> {
         1 if halved > 0 => (576, 72 * bits / rate + padding),
         _ => (1_152, 144 * bits / rate + padding),
     };
-    Some(Header { size: usize::try_from(size).ok()?.max(HEADER), samples, rate })
+    Some(Header { size: usize::try_from(size).ok()?.max(HEADER), skip: 0, samples, rate })
 }
 
 /// A frame of sound.
@@ -107,7 +188,7 @@ pub(super) struct SoundFrame {
 #[derive(Debug)]
 pub(super) struct SoundCutter {
     framing: Framing,
-    /// The beginning of a frame, at most some thousand bytes.
+    /// The beginning of a frame, at most some thousand bytes; of Opus, 61 kB.
     rest: Vec<u8>,
     /// When the next frame is due that no time stamp names.
     next: u64,
@@ -127,6 +208,11 @@ impl SoundCutter {
         bytes: &[u8],
         mut take: impl FnMut(SoundFrame, &[u8]),
     ) {
+        if !self.rest.is_empty() && self.framing == Framing::Opus && begins_opus(bytes) {
+            // The end of that one is missing: multiplexers begin a PES packet with a packet of Opus.
+            self.rest.clear();
+            self.untold += 1;
+        }
         let begin = self.rest.len();
         self.rest.extend_from_slice(bytes);
         let (mut at, mut is_stamped) = (0, false);
@@ -135,16 +221,16 @@ impl SoundCutter {
                 (self.next, is_stamped) = (nanos, true);
             }
             let left = &self.rest[at..];
-            let may_begin = left[0] == 0xff && self.framing != Framing::Packets;
-            let header = match self.framing.header(left) {
-                Some(header) if header.size > left.len() => break,
-                // Too short to tell.
-                None if left.len() < HEADER && may_begin => break,
-                header => header,
+            let header = match self.framing.look(left) {
+                Found::Frame(header) if header.size > left.len() => break,
+                Found::Short => break,
+                Found::Frame(header) => Some(header),
+                Found::Nothing => None,
             };
+            let skip = header.map_or(0, |header| header.skip);
             let size = header.map_or(left.len(), |header| header.size);
             self.untold += u64::from(header.is_none());
-            take(SoundFrame { nanos: self.next, size }, &left[..size]);
+            take(SoundFrame { nanos: self.next, size }, &left[skip..size]);
             at += size;
             self.next += header.map_or(0, |header| {
                 u64::from(header.samples) * 1_000_000_000 / u64::from(header.rate)
@@ -200,5 +286,63 @@ mod tests {
         assert_eq!(read([0xff, 0xf3, 0x84]), Some((192, 576, 24_000)));
         assert_eq!(read([0xff, 0xf9, 0xa4]), None, "no layer");
         assert_eq!(read([0xff, 0xfd, 0xf4]), None, "no rate");
+    }
+
+    /// A packet of Opus of `size` bytes, 20 ms, behind its control header with both trims and an extension.
+    fn opus_unit(size: usize) -> Vec<u8> {
+        let mut bytes = vec![0x7f, 0xfc];
+        bytes.extend(std::iter::repeat_n(255, size / 255));
+        bytes.extend([(size % 255) as u8, 0, 1, 0, 2, 3, 9, 9, 9]);
+        bytes.push(31 << 3);
+        bytes.resize(bytes.len() + size - 1, 0x33);
+        bytes
+    }
+
+    #[test]
+    fn packets_of_opus_are_cut_without_their_control_headers_wherever_they_end() {
+        let sizes = [3, 255, 700];
+        let units = sizes.map(opus_unit);
+        let all = units.concat();
+        for cut in 1..all.len() {
+            let mut cutter = SoundCutter::new(Framing::Opus);
+            let mut frames = Vec::new();
+            let mut take = |frame: SoundFrame, bytes: &[u8]| frames.push((frame, bytes.len()));
+            cutter.push(1_000_000, &all[..cut], &mut take);
+            cutter.push(9_000_000_000, &all[cut..], &mut take);
+            let begins: Vec<usize> = (1..3).map(|count| units[..count].concat().len()).collect();
+            // Where the second piece begins with a packet, nothing was open.
+            assert_eq!(frames.iter().map(|one| one.1).collect::<Vec<_>>(), sizes, "{cut}");
+            assert_eq!((cutter.unfinished(), cutter.untold), (0, 0), "{cut} of {begins:?}");
+            assert_eq!(frames[0].0.nanos, 1_000_000);
+            assert_eq!(frames[0].0.size, units[0].len());
+        }
+    }
+
+    #[test]
+    fn a_packet_of_opus_whose_end_is_missing_takes_nothing_from_the_next() {
+        let mut cutter = SoundCutter::new(Framing::Opus);
+        let (mut sizes, whole) = (Vec::new(), opus_unit(300));
+        cutter.push(0, &whole[..200], |_, _| unreachable!());
+        cutter.push(20_000_000, &whole, |_, bytes| sizes.push(bytes.len()));
+        assert_eq!((sizes, cutter.untold, cutter.unfinished()), (vec![300], 1, 0));
+    }
+
+    #[test]
+    fn headers_of_opus_say_size_and_samples_and_bad_ones_are_none() {
+        // 60 ms of SILK; two frames of 2.5 ms of CELT; five of 20 ms, as the second byte says.
+        for (packet, samples) in
+            [(&[3u8 << 3][..], 2_880), (&[16 << 3 | 1, 0], 240), (&[31 << 3 | 3, 5], 4_800)]
+        {
+            assert_eq!(opus_samples(packet), Some(samples));
+        }
+        for packet in [&[][..], &[31 << 3 | 3], &[31 << 3 | 3, 0], &[31 << 3 | 3, 7]] {
+            assert_eq!(opus_samples(packet), None, "{packet:?}");
+        }
+        assert_eq!(opus(&[0x7f]), Found::Short);
+        assert_eq!(opus(&[0x7f, 0x60, 1, 0]), Found::Nothing, "the prefix has 11 bits");
+        assert_eq!(opus(&[0x7f, 0xe0, 0]), Found::Nothing, "an empty packet");
+        assert_eq!(opus(&[[0x7f, 0xe0].as_slice(), &[255; 300]].concat()), Found::Nothing);
+        assert_eq!(opus(&[0x7f, 0xe4, 4, 200]), Found::Short, "an extension");
+        assert_eq!(opus(&[0x7f, 0xe0, 255]), Found::Short);
     }
 }
