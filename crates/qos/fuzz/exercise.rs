@@ -2,8 +2,8 @@
 //! the corpus.
 
 use ontempo_qos::wire::{
-    Change, Counted, Header, Kind, MAX_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER, UDP_HEADER,
-    setup_length,
+    Change, Counted, Header, Kind, MAX_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER,
+    UDP_HEADER, setup_length,
 };
 
 /// What is read is written as it was.

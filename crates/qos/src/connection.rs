@@ -1,8 +1,8 @@
 //! A connection over a byte stream, whatever carries it.
 
 use std::io::{self, ErrorKind};
-use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration as Wall, Instant};
 
 use super::Message;
@@ -145,11 +145,12 @@ impl<C: Channel> Connection<C> {
         if let Some(mut reader) = try_lock(&self.reader).filter(|one| reads && !one.has_opened()) {
             let epoch = recovery.epoch();
             let opened = self.open(&mut reader, Waiting::Until(Instant::now() + LISTENING));
+            if let Ok(false) = opened {
+                return self.on_end(reader);
+            }
             drop(reader);
             match opened {
-                Ok(true) => {}
-                // The peer has ended, and acknowledges no more.
-                Ok(false) => recovery.pause(LISTENING),
+                Ok(_) => {}
                 Err(error) if is_break(&error) => self.lose(recovery, epoch, &error.to_string()),
                 Err(_) => {}
             }
@@ -166,7 +167,10 @@ impl<C: Channel> Connection<C> {
     /// The same where it carries nothing since `since`.
     pub(super) fn lose_since(&self, recovery: &Recovery, epoch: u64, why: &str, since: Instant) {
         // One that has ended itself, because nothing is reserved, does not come back.
-        if self.core.failure().is_some() || !recovery.break_off(epoch, since) {
+        if let Some(why) = self.core.failure() {
+            recovery.end(&why);
+        }
+        if !recovery.break_off(epoch, since) {
             return;
         }
         self.channel.hang_up();
@@ -192,7 +196,7 @@ impl<C: Channel> Connection<C> {
         let Some(counts) = &mut reader.counts else { return };
         if counts.unacknowledged >= ACKNOWLEDGED_EACH || counts.has_ended {
             counts.unacknowledged = 0;
-            self.to_acknowledge.store(counts.taken, Relaxed);
+            self.to_acknowledge.store(counts.received(), Relaxed);
             if let Some(mut writer) = try_lock(&self.writer) {
                 self.acknowledge(&mut writer);
             }
@@ -297,7 +301,14 @@ impl<C: Channel> Connection<C> {
         }
         let opened = self.open(&mut reader, Waiting::Never);
         self.note_taken(&reader);
-        let Err(error) = opened else { return false };
+        let error = match opened {
+            Ok(true) => return false,
+            Ok(false) => {
+                self.on_end(reader);
+                return false;
+            }
+            Err(error) => error,
+        };
         if let Some(recovery) = self.recovery.as_ref().filter(|_| is_break(&error)) {
             let epoch = recovery.epoch();
             drop(reader);
@@ -309,7 +320,20 @@ impl<C: Channel> Connection<C> {
     /// What was taken is acknowledged with the next control message.
     pub(super) fn note_taken(&self, reader: &Reader) {
         if let Some(counts) = &reader.counts {
-            self.to_acknowledge.store(counts.taken, Relaxed);
+            self.to_acknowledge.store(counts.received(), Relaxed);
+        }
+    }
+
+    /// The stream of a channel ends, after the peer has said that no more follows: it has closed, if each
+    /// has told the other that all has arrived; otherwise the channel is broken. `reader` is given back.
+    pub(super) fn on_end(&self, reader: MutexGuard<'_, Reader>) {
+        let Some(recovery) = &self.recovery else { return };
+        let received = reader.counts.as_ref().map_or(0, Counts::received);
+        let epoch = recovery.epoch();
+        drop(reader);
+        let owes = |writer: MutexGuard<'_, Writer>| writer.acknowledged < received;
+        if !recovery.is_settled() || try_lock(&self.writer).is_some_and(owes) {
+            self.lose(recovery, epoch, "it ended before all was acknowledged");
         }
     }
 
@@ -360,7 +384,7 @@ impl<C: Channel> Connection<C> {
                 // The reader has taken its number: all that was sent has been received.
                 Kind::End => {
                     let Counted { messages } = Counted::read(body).map_err(damaged)?;
-                    self.to_acknowledge.store(messages, Relaxed);
+                    self.to_acknowledge.store(messages + 1, Relaxed);
                     if let Some(mut writer) = try_lock(&self.writer) {
                         self.acknowledge(&mut writer);
                     }

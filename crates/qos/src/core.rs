@@ -314,8 +314,7 @@ impl Core {
     /// What the network is asked to reserve, for the addresses of now.
     pub(super) fn ask(&self) {
         let addresses = *lock(&self.addresses);
-        let (sending, receiving) =
-            (*lock(&self.outgoing).agreed(), *lock(&self.incoming).agreed());
+        let (sending, receiving) = (*lock(&self.outgoing).agreed(), *lock(&self.incoming).agreed());
         let directions = (&sending, &receiving);
         let asked = Reserved::ask(self.reserving, self.carrier, addresses, directions);
         *lock(&self.reserved) = asked;

@@ -61,7 +61,11 @@ fn is_equal(one: &Cookie, other: &Cookie) -> bool {
 }
 
 impl Gate {
-    pub(super) fn new(listener: TcpListener, offer: Offer, setup_timeout: Wall) -> io::Result<Self> {
+    pub(super) fn new(
+        listener: TcpListener,
+        offer: Offer,
+        setup_timeout: Wall,
+    ) -> io::Result<Self> {
         let at = listener.local_addr()?;
         let state = State { listener: Some(listener), ..State::default() };
         let (known, state) = (Mutex::default(), Mutex::new(state));

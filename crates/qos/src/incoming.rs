@@ -3,8 +3,8 @@
 
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_mechanisms::qos::{
-    Count, DelayMeter, Delivered, Hysteresis, Meter, Parameter, Specification, Timing, Turn,
-    Value, Violation, Watch, loss_percent,
+    Count, DelayMeter, Delivered, Hysteresis, Meter, Parameter, Specification, Timing, Turn, Value,
+    Violation, Watch, loss_percent,
 };
 
 use super::offset::Sample;

@@ -121,7 +121,9 @@ impl Connections {
 fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
     let mut connections = lock(&CONNECTIONS);
     let now = Instant::now();
-    connections.lingering.retain(|(until, connection)| Arc::clone(connection).drain() && now < *until);
+    connections
+        .lingering
+        .retain(|(until, connection)| Arc::clone(connection).drain() && now < *until);
     connections.all.retain(|connection| connection.strong_count() > 0);
     let all: Vec<_> = connections
         .all

@@ -67,8 +67,6 @@ struct State {
     is_pumped: bool,
     /// This end sends no more.
     is_finished: bool,
-    /// The end was told over this channel.
-    is_end_told: bool,
     /// The application reads no more.
     is_read_shut: bool,
     /// The latest attempt of the peer, or of this end.
@@ -90,8 +88,6 @@ pub(super) enum Taken {
 #[derive(Debug)]
 pub(super) enum Step {
     Write(Whole),
-    /// Tell the end; so many messages were sent.
-    End(u64),
     /// There is nothing left, or the channel is another one.
     Done,
 }
@@ -124,7 +120,6 @@ impl Recovery {
             written: 0,
             is_pumped: false,
             is_finished: false,
-            is_end_told: false,
             is_read_shut: false,
             attempt: 0,
         };
@@ -202,16 +197,25 @@ impl Recovery {
         Ok(())
     }
 
-    /// Whether the peer has received all that was sent.
-    pub(super) fn is_all_acknowledged(&self) -> bool {
-        self.state().kept.is_empty()
+    /// Whether the peer has received all, and this end has said that it sends no more.
+    pub(super) fn is_settled(&self) -> bool {
+        let state = self.state();
+        state.is_finished && state.kept.is_empty()
     }
 
-    /// This end sends no more; true if its end is to be told by [`step`](Self::step).
-    pub(super) fn finish(&self) -> bool {
+    /// This end sends no more: `end` says so, and is kept as messages are. True if it is to be sent by
+    /// [`step`](Self::step). The caller holds the writer's lock.
+    pub(super) fn finish(&self, end: impl FnOnce() -> Whole) -> bool {
         let mut state = self.state();
+        if state.is_finished || matches!(state.phase, Phase::Over(_)) {
+            return false;
+        }
         state.is_finished = true;
-        let begins = state.phase == Phase::Up && !state.is_pumped && !state.is_end_told;
+        let end = end();
+        state.kept_bytes += end.len();
+        KEPT.fetch_add(end.len(), Relaxed);
+        state.kept.push_back(end);
+        let begins = state.phase == Phase::Up && !state.is_pumped;
         state.is_pumped |= begins;
         begins
     }
@@ -294,8 +298,8 @@ impl Recovery {
         state.trim(received)?;
         state.phase = Phase::Up;
         state.epoch += 1;
-        (state.written, state.is_end_told) = (0, false);
-        state.is_pumped = !state.kept.is_empty() || state.is_finished;
+        state.written = 0;
+        state.is_pumped = !state.kept.is_empty();
         let is_pumped = state.is_pumped;
         drop(state);
         self.changed.notify_all();
@@ -303,7 +307,7 @@ impl Recovery {
     }
 
     /// What to write next on the channel of an epoch. The caller holds the writer's lock.
-    pub(super) fn step(&self, epoch: u64, sent: u64) -> Step {
+    pub(super) fn step(&self, epoch: u64) -> Step {
         let mut state = self.state();
         if state.epoch != epoch || state.phase != Phase::Up || !state.is_pumped {
             return Step::Done;
@@ -311,10 +315,6 @@ impl Recovery {
         if let Some(whole) = state.kept.get(state.written).cloned() {
             state.written += 1;
             return Step::Write(whole);
-        }
-        if state.is_finished && !state.is_end_told {
-            state.is_end_told = true;
-            return Step::End(sent);
         }
         state.is_pumped = false;
         Step::Done

@@ -21,6 +21,7 @@ use super::recovery::{Phase, Recovery, Step};
 use super::setup::{Returning, SetupBytes};
 use super::stream::read_until;
 use super::sys;
+use super::tcp::Counts;
 use super::wire::{Counted, Header, Kind, MAX_SETUP, Reason, Setup, WireError};
 
 /// A QoS connection over TCP.
@@ -177,7 +178,7 @@ impl Inner {
         let mut reader = lock(&self.reader);
         let Some(counts) = &mut reader.counts else { return 0 };
         counts.is_frozen = true;
-        counts.taken
+        counts.received()
     }
 
     /// Connects again, and goes on.
@@ -262,10 +263,9 @@ impl Inner {
         let mut writer = lock(&self.writer);
         sys::replace(&self.channel, stream)?;
         reader.restart();
-        writer.restart(reader.counts.as_ref().map_or(0, |counts| counts.taken));
-        let (since, is_pumped) = recovery
-            .go_on(received)
-            .map_err(|error| Failed::Finally(error.to_string()))?;
+        writer.restart(reader.counts.as_ref().map_or(0, Counts::received));
+        let (since, is_pumped) =
+            recovery.go_on(received).map_err(|error| Failed::Finally(error.to_string()))?;
         let epoch = recovery.epoch();
         drop((reader, writer));
         if let Some(since) = since {
@@ -305,16 +305,9 @@ impl Inner {
                 return false;
             }
             let pushed = writer.push(&self.channel, &[]).and_then(|()| {
-                let more = match recovery.step(epoch, self.core.counter.next()) {
+                let more = match recovery.step(epoch) {
                     Step::Done => return Ok(false),
                     Step::Write(whole) => writer.push(&self.channel, &whole),
-                    Step::End(messages) => {
-                        let body = Counted { messages }.to_bytes();
-                        let sent = self.core.clock.now().as_nanos();
-                        let head =
-                            Header { kind: Kind::End, length: body.len(), sequence: 0, sent };
-                        writer.push(&self.channel, &[&head.to_tcp()[..], &body].concat())
-                    }
                 };
                 self.acknowledge(&mut writer);
                 more.map(|()| true)
@@ -342,19 +335,31 @@ impl Inner {
     /// This end sends no more: the peer is told behind all that is kept.
     pub(super) fn finish(self: &Arc<Self>) {
         let Some(recovery) = &self.recovery else { return };
-        if recovery.finish() {
-            let epoch = recovery.epoch();
-            if self.pump(epoch) {
-                self.pump_behind(epoch);
-            }
+        let writer = lock(&self.writer);
+        let begins = recovery.finish(|| {
+            let body = Counted { messages: self.core.counter.next() }.to_bytes();
+            let sent = self.core.clock.now().as_nanos();
+            let head = Header { kind: Kind::End, length: body.len(), sequence: 0, sent };
+            [&head.to_tcp()[..], &body].concat().into()
+        });
+        let epoch = recovery.epoch();
+        drop(writer);
+        if begins && self.pump(epoch) {
+            self.pump_behind(epoch);
         }
     }
 
-    /// Both ends have said that they send no more, and all has arrived.
+    /// Both ends have said that they send no more, and each has told the other that all has arrived.
     fn is_complete(&self) -> bool {
-        let has_ended = |counts: &super::tcp::Counts| counts.has_ended;
-        self.recovery.as_ref().is_some_and(Recovery::is_all_acknowledged)
-            && lock(&self.reader).counts.as_ref().is_some_and(has_ended)
+        let reader = lock(&self.reader);
+        let Some(counts) = reader.counts.as_ref().filter(|counts| counts.has_ended) else {
+            return false;
+        };
+        self.note_taken(&reader);
+        let mut writer = lock(&self.writer);
+        self.acknowledge(&mut writer);
+        writer.acknowledged >= counts.received()
+            && self.recovery.as_ref().is_some_and(Recovery::is_settled)
     }
 
     /// Takes what has come and drops it, for an application that has closed; false at the end.
@@ -370,6 +375,10 @@ impl Inner {
             }
         }
         self.note_taken(&reader);
+        if let Ok(false) = taken {
+            self.on_end(reader);
+            return taken;
+        }
         drop(reader);
         if let (Err(error), Some(recovery)) = (&taken, &self.recovery)
             && super::connection::is_break(error)
@@ -384,11 +393,12 @@ impl Inner {
         let Some(recovery) = &self.recovery else { return false };
         match recovery.phase() {
             Phase::Over(_) => return false,
-            Phase::Broken(_) => return !self.is_complete(),
+            // The peer may not know yet that this end has all.
+            Phase::Broken(_) => return true,
             Phase::Up => {}
         }
         match self.discard(Waiting::Never) {
-            Ok(_) => false,
+            Ok(_) => !self.is_complete(),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if self.is_complete() {
                     // The peer closes, too.
@@ -396,7 +406,7 @@ impl Inner {
                 }
                 true
             }
-            Err(_) => self.is_broken() && !self.is_complete(),
+            Err(_) => self.is_broken(),
         }
     }
 
@@ -415,11 +425,8 @@ impl Inner {
             if Instant::now() >= until {
                 return Err(ErrorKind::TimedOut.into());
             }
-            // An end of the stream, not of a channel, is the peer's: it has closed, and has all.
-            let step = until.min(Instant::now() + STEP);
-            if self.discard(Waiting::Until(step)).is_ok() && !recovery.is_all_acknowledged() {
-                return Err(ErrorKind::ConnectionReset.into());
-            }
+            // What breaks is made anew; why it is not, the next turn says.
+            let _ = self.discard(Waiting::Until(until.min(Instant::now() + STEP)));
         }
     }
 
@@ -436,15 +443,25 @@ impl Inner {
         self.channel.hang_up();
     }
 
-    /// Whether the path still carries anything.
+    /// Whether the path still carries anything, where no thread waits for it.
     pub(super) fn look_at_path(&self) {
         let Some(recovery) = &self.recovery else { return };
         let epoch = recovery.epoch();
-        let most = (recovery.rec_time / SILENT_SHARE).max(MIN_SILENCE);
-        if recovery.phase() == Phase::Up
-            && let Some(silent) = sys::unacknowledged_for(&self.channel)
-            && silent > most
+        if recovery.phase() != Phase::Up {
+            return;
+        }
+        let Some(known) = sys::known(&self.channel) else { return };
+        // A thread that reads notices the end itself, behind what has come before it.
+        if known.has_ended
+            && let Some(reader) = super::core::try_lock(&self.reader)
+            && reader.counts.as_ref().is_some_and(|counts| !counts.has_ended)
         {
+            drop(reader);
+            self.lose(recovery, epoch, "it was reset");
+            return;
+        }
+        let most = (recovery.rec_time / SILENT_SHARE).max(MIN_SILENCE);
+        if let Some(silent) = known.unacknowledged.filter(|silent| *silent > most) {
             let why = format!("nothing was acknowledged for {} s", silent.as_millis() as f64 / 1e3);
             let since = Instant::now().checked_sub(silent).unwrap_or_else(Instant::now);
             self.lose_since(recovery, epoch, &why, since);

@@ -212,7 +212,11 @@ fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<
 }
 
 /// Fills `room` until `until`.
-pub(super) fn read_until(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
+pub(super) fn read_until(
+    stream: &TcpStream,
+    room: &mut [u8],
+    until: Instant,
+) -> Result<(), SetupError> {
     let mut filled = 0;
     while filled < room.len() {
         match read_once(stream, &mut room[filled..], until)? {

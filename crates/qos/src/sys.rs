@@ -22,9 +22,21 @@ pub(super) fn replace(socket: &TcpStream, by: TcpStream) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// How long nothing has come from the peer's host though packets are on their way to it; `None` if none
-/// are, or the system does not say.
-pub(super) fn unacknowledged_for(socket: &TcpStream) -> Option<Wall> {
+/// What the system knows of a TCP connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// It was reset, or the peer has ended it.
+    pub(super) has_ended: bool,
+    /// How long nothing has come from the peer's host, though packets are on their way to it.
+    pub(super) unacknowledged: Option<Wall>,
+}
+
+/// States of a connection (`include/net/tcp_states.h`): reset, and ended by the peer.
+const CLOSE: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
+
+/// What the system knows; `None` if it does not say.
+pub(super) fn known(socket: &TcpStream) -> Option<Known> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`, and keeps no pointer to it.
@@ -43,7 +55,8 @@ pub(super) fn unacknowledged_for(socket: &TcpStream) -> Option<Wall> {
     // SAFETY: the structure consists of numbers, for which zeros and whatever the kernel wrote are valid.
     let info = unsafe { info.assume_init() };
     let silent = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
-    (info.tcpi_unacked > 0).then(|| Wall::from_millis(silent.into()))
+    let unacknowledged = (info.tcpi_unacked > 0).then(|| Wall::from_millis(silent.into()));
+    Some(Known { has_ended: [CLOSE, CLOSE_WAIT].contains(&info.tcpi_state), unacknowledged })
 }
 
 /// Bytes that nobody can guess.

@@ -217,6 +217,13 @@ pub(super) struct Counts {
     pub(super) is_frozen: bool,
 }
 
+impl Counts {
+    /// What is acknowledged: the messages, and their end as one more.
+    pub(super) fn received(&self) -> u64 {
+        self.taken + u64::from(self.has_ended)
+    }
+}
+
 impl Reader {
     pub(super) fn new() -> Self {
         let buffer = vec![0; AHEAD].into_boxed_slice();
@@ -285,12 +292,12 @@ impl Reader {
     ) -> io::Result<bool> {
         while self.open.is_none() {
             if let Some(counts) = &self.counts {
-                if counts.is_frozen {
-                    return Err(ErrorKind::NotConnected.into());
-                }
                 // Others than the application go on: the peer still acknowledges.
                 if counts.has_ended && waiting == Waiting::AsSet {
                     return Ok(false);
+                }
+                if counts.is_frozen {
+                    return Err(ErrorKind::NotConnected.into());
                 }
             }
             let Some(header) = self.ahead().first_chunk() else {

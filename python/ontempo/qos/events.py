@@ -8,7 +8,19 @@ from ontempo.live.bridge import Waitable
 
 from .specification import Specification
 
-__all__ = ["Changed", "Direction", "Event", "Events", "Lasting", "Reservation", "Step", "Violation"]
+__all__ = [
+    "Changed",
+    "ConnectionLost",
+    "ConnectionRecovered",
+    "ConnectionUnrecoverable",
+    "Direction",
+    "Event",
+    "Events",
+    "Lasting",
+    "Reservation",
+    "Step",
+    "Violation",
+]
 
 Direction: TypeAlias = Literal["sending", "receiving"]
 """A direction of a connection, seen from this end."""
@@ -91,7 +103,40 @@ class Reservation:
     """Why it was refused or lost; otherwise empty."""
 
 
-Event: TypeAlias = Violation | Lasting | Step | Changed | Reservation
+@dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """Over TCP, where ``rec_time`` is agreed: the connection is broken, and is being made anew."""
+
+    reason: str
+    """What broke it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRecovered:
+    """A lost connection is made anew, and goes on where it broke."""
+
+    after_s: float
+    """How long it was lost, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionUnrecoverable:
+    """``rec_time`` is agreed, but this connection is not made anew if it breaks."""
+
+    reason: str
+    """Why not: the other end is of an older version."""
+
+
+Event: TypeAlias = (
+    Violation
+    | Lasting
+    | Step
+    | Changed
+    | Reservation
+    | ConnectionLost
+    | ConnectionRecovered
+    | ConnectionUnrecoverable
+)
 
 
 class Events(Waitable[QosEvents]):
@@ -119,5 +164,11 @@ class Events(Waitable[QosEvents]):
             case "changed":
                 direction, agreed = rest
                 return Changed(direction, Specification(**agreed))
+            case "lost":
+                return ConnectionLost(*rest)
+            case "recovered":
+                return ConnectionRecovered(*rest)
+            case "unrecoverable":
+                return ConnectionUnrecoverable(*rest)
             case _:
                 return Reservation(*rest)

@@ -262,7 +262,8 @@ fn near_clients(seed: u64) -> (u64, u64) {
                 match got.missing() {
                     Ok(0) => {
                         break got.read().map_err(SetupError::from).and_then(|answer| {
-                            let concluded = setup::conclude(&own, (session, [0; 16]), &answer, time);
+                            let concluded =
+                                setup::conclude(&own, (session, [0; 16]), &answer, time);
                             concluded.unwrap_or(Err(SetupError::Silent))
                         });
                     }

@@ -30,13 +30,14 @@ struct Shared {
     left: AtomicU64,
     /// Nobody gets through.
     is_closed: AtomicBool,
-    streams: Mutex<Vec<TcpStream>>,
+    streams: Mutex<Vec<(TcpStream, Arc<AtomicBool>)>>,
     connected: AtomicU64,
 }
 
 impl Shared {
     fn reset(&self) {
-        for stream in lock(&self.streams).drain(..) {
+        for (stream, is_reset) in lock(&self.streams).drain(..) {
+            is_reset.store(true, Relaxed);
             // RST in place of FIN, and an end of the threads in its calls.
             let _ = set_socket_linger(&stream, Some(Wall::ZERO));
             let _ = stream.shutdown(Shutdown::Read);
@@ -44,7 +45,7 @@ impl Shared {
     }
 
     /// Copies until an end, or until it is the turn of a reset.
-    fn copy(&self, mut from: &TcpStream, mut to: &TcpStream) {
+    fn copy(&self, mut from: &TcpStream, mut to: &TcpStream, is_reset: &AtomicBool) {
         let mut room = [0; 3_000];
         while let Ok(got @ 1..) = from.read(&mut room) {
             let count = |left: u64| (left < u64::MAX).then(|| left.saturating_sub(got as u64));
@@ -60,7 +61,9 @@ impl Shared {
                 return;
             }
         }
-        let _ = to.shutdown(Shutdown::Write);
+        if !is_reset.load(Relaxed) {
+            let _ = to.shutdown(Shutdown::Write);
+        }
     }
 }
 
@@ -78,10 +81,12 @@ impl Proxy {
                 let Ok(far) = TcpStream::connect(server) else { continue };
                 all.connected.fetch_add(1, Relaxed);
                 let clone = |stream: &TcpStream| stream.try_clone().unwrap();
-                lock(&all.streams).extend([clone(&near), clone(&far)]);
+                let is_reset = Arc::new(AtomicBool::new(false));
+                let both = [clone(&near), clone(&far)];
+                lock(&all.streams).extend(both.map(|one| (one, Arc::clone(&is_reset))));
                 for (from, to) in [(clone(&near), clone(&far)), (far, near)] {
-                    let all = Arc::clone(&all);
-                    thread::spawn(move || all.copy(&from, &to));
+                    let (all, is_reset) = (Arc::clone(&all), Arc::clone(&is_reset));
+                    thread::spawn(move || all.copy(&from, &to, &is_reset));
                 }
             }
         });
@@ -134,8 +139,10 @@ fn content(seed: u64, number: u64) -> Vec<u8> {
 }
 
 fn send_all(stream: &QosStream, seed: u64, count: u64) {
+    let mut dice = Dice::new(seed, "pauses");
     for number in 0..count {
         stream.send_message(&content(seed, number)).unwrap();
+        thread::sleep(Wall::from_micros(dice.below(2_000)));
     }
     stream.shutdown(Shutdown::Write).unwrap();
 }
@@ -192,7 +199,7 @@ fn play(seed: u64) -> u64 {
                     1 => proxy.reset_after(dice.below(200_000)),
                     _ => proxy.reset(),
                 }
-                thread::sleep(Wall::from_millis(dice.below(150)));
+                thread::sleep(Wall::from_millis(dice.below(60)));
             }
             proxy.reset_after(u64::MAX);
         });
@@ -209,9 +216,9 @@ fn play(seed: u64) -> u64 {
 
 #[test]
 fn whatever_a_path_resets_all_messages_arrive_once_and_in_order() {
-    let connected: u64 = seeds(SEEDS).map(play).sum();
-    println!("{connected} connections");
-    assert!(connected > SEEDS, "nothing broke");
+    let runs: Vec<u64> = seeds(SEEDS).map(play).collect();
+    println!("connections: {runs:?}");
+    assert!(runs.iter().sum::<u64>() > 2 * runs.len() as u64, "hardly anything broke");
 }
 
 /// The next event that `want` takes.
@@ -258,7 +265,7 @@ fn a_connection_that_is_not_back_in_time_violates_rec_time_and_ends() {
     for (stream, events) in [(&near, &all[0]), (&far, &all[1])] {
         let error = stream.receive_message(&mut [0; 100]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
-        assert!(error.to_string().contains("not made anew within 1s"), "{error}");
+        assert!(error.to_string().contains("not made anew within 1 s"), "{error}");
         let violated = |event| match event {
             Event::Violation { violation, .. } if violation.parameter == Parameter::RecTime => {
                 Some(())
@@ -398,7 +405,8 @@ fn a_peer_that_says_more_than_can_be_ends_the_connection() {
         let header = Header { kind: Kind::End, length: body.len(), sequence: 0, sent: 0 };
         [&header.to_tcp()[..], &body].concat()
     };
-    let data = |sequence| Header { kind: Kind::Data, length: 0, sequence, sent: 0 }.to_tcp().to_vec();
+    let data =
+        |sequence| Header { kind: Kind::Data, length: 0, sequence, sent: 0 }.to_tcp().to_vec();
     let lies = [
         ack(3),
         [ack(2), ack(1)].concat(),

@@ -150,7 +150,8 @@ pub enum Kind {
     Bye = 4,
     /// A [`Refused`].
     Refused = 5,
-    /// How many messages have been received: only where a broken connection can return.
+    /// How many messages have been received, their [`End`](Self::End) as one more: only where a broken
+    /// connection can return.
     Ack = 6,
     /// How many messages were sent: no more follow. Likewise.
     End = 7,
