@@ -9,7 +9,7 @@
 //! `ontempo monitor` and `ontempo export`.
 //!
 //! A violation never closes or slows a connection: the application gets an event
-//! and decides.
+//! and decides. Only a TCP connection that breaks, and is not made anew within `rec_time`, ends.
 //!
 //! If the user of a program chooses the transport, it uses [`AnySocket`].
 //!
