@@ -644,7 +644,8 @@ fn over_tcp_programs_notice_nothing_of_a_connection_between_gateways_that_is_res
     let place = Place::new("gateway-resets", "");
     fs::write(place.path("spec.toml"), "rec_time = \"20 s\"\n").expect("written");
     let spec = ["--spec", "spec.toml", "--direction", "both", "--over", "tcp"];
-    let server = [&spec[..], &["--server", &echo()]].concat();
+    let server = echo();
+    let server = [&spec[..], &["--server", &server]].concat();
     let near_server = Gateway::start(&place, 1_024, &server);
     let (way, made) = resetting(near_server.local.clone(), 5);
     let near_client = Gateway::start(&place, 1_024, &[&spec[..], &["--to", &way]].concat());
