@@ -652,7 +652,7 @@ fn over_tcp_programs_notice_nothing_of_a_connection_between_gateways_that_is_res
     let mut client = TcpStream::connect(&near_client.local).expect("connected");
     client.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
     let begun = Instant::now();
-    for number in 0..400_u32 {
+    for number in 0..150_u32 {
         let sent: Vec<u8> = (0..5_000).map(|place| (place * 7 + number) as u8).collect();
         client.write_all(&sent).expect("written");
         let mut back = vec![0; sent.len()];
