@@ -1,5 +1,6 @@
 """Events of a connection."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
@@ -139,6 +140,16 @@ Event: TypeAlias = (
 )
 
 
+_PLAIN: dict[str, Callable[..., Event]] = {
+    "violation": Violation,
+    "lasting": Lasting,
+    "reservation": Reservation,
+    "lost": ConnectionLost,
+    "recovered": ConnectionRecovered,
+    "unrecoverable": ConnectionUnrecoverable,
+}
+
+
 class Events(Waitable[QosEvents]):
     """The events of a connection since `Connection.events`: ``async for``, until it is closed."""
 
@@ -153,22 +164,10 @@ class Events(Waitable[QosEvents]):
         if parts is None:
             return None
         kind, *rest = parts
-        match kind:
-            case "violation":
-                return Violation(*rest)
-            case "lasting":
-                return Lasting(*rest)
-            case "step":
-                down, rung, agreed = rest
-                return Step(down, rung, Specification(**agreed))
-            case "changed":
-                direction, agreed = rest
-                return Changed(direction, Specification(**agreed))
-            case "lost":
-                return ConnectionLost(*rest)
-            case "recovered":
-                return ConnectionRecovered(*rest)
-            case "unrecoverable":
-                return ConnectionUnrecoverable(*rest)
-            case _:
-                return Reservation(*rest)
+        if kind == "step":
+            down, rung, agreed = rest
+            return Step(down, rung, Specification(**agreed))
+        if kind == "changed":
+            direction, agreed = rest
+            return Changed(direction, Specification(**agreed))
+        return _PLAIN[kind](*rest)
