@@ -406,7 +406,8 @@ impl Inner {
                 }
                 true
             }
-            Err(_) => self.is_broken(),
+            // It may be back already; the next turn sees whether it is over.
+            Err(error) => super::connection::is_break(&error),
         }
     }
 
