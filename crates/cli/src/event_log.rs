@@ -204,6 +204,19 @@ fn describe(event: &Event) -> Option<(&'static str, Value, String)> {
                 format!("{parameter} still violated, for {lasted}: requested {asked}{delivered}");
             Some(("violation", fields, text))
         }
+        Event::Lost { reason } => {
+            let text = format!("connection lost: {reason}; making it anew");
+            Some(("connection-lost", json!({ "reason": reason }), text))
+        }
+        Event::Recovered { after } => {
+            let fields = json!({ "after_s": after.as_secs_f64() });
+            let ms = after.as_nanos() / 1_000_000;
+            Some(("connection-recovered", fields, format!("connection recovered after {ms} ms")))
+        }
+        Event::Unrecoverable { reason } => {
+            let text = format!("rec_time is not enforced: {reason}");
+            Some(("connection-unrecoverable", json!({ "reason": reason }), text))
+        }
         Event::Step { .. } | Event::Changed { .. } => None,
     }
 }

@@ -607,3 +607,65 @@ fn over_quic_more_clients_at_once_than_a_host_has_places_for_are_all_served() {
         assert_eq!(begun, 150, "{out}");
     }
 }
+
+/// A way to a server on which everything is reset now and then, until `times` resets.
+fn resetting(server: String, times: u32) -> (String, std::sync::Arc<Mutex<u32>>) {
+    use rustix::net::sockopt::set_socket_linger;
+    let way = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = way.local_addr().expect("an address").to_string();
+    let made = std::sync::Arc::new(Mutex::new(0));
+    let count = std::sync::Arc::clone(&made);
+    spawn(move || {
+        for (number, near) in (0_u32..).zip(way.incoming().flatten()) {
+            *count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            let Ok(far) = TcpStream::connect(&server) else { return };
+            let clone = |one: &TcpStream| one.try_clone().expect("a descriptor");
+            let both = [clone(&near), clone(&far)];
+            for (mut from, mut to) in [(clone(&near), clone(&far)), (far, near)] {
+                spawn(move || std::io::copy(&mut from, &mut to));
+            }
+            if number < times {
+                spawn(move || {
+                    sleep(Duration::from_millis(150));
+                    for one in &both {
+                        let _ = set_socket_linger(one, Some(Duration::ZERO));
+                        // The threads that copy end, and RST is sent.
+                        let _ = one.shutdown(Shutdown::Read);
+                    }
+                });
+            }
+        }
+    });
+    (address, made)
+}
+
+#[test]
+fn over_tcp_programs_notice_nothing_of_a_connection_between_gateways_that_is_reset() {
+    let place = Place::new("gateway-resets", "");
+    fs::write(place.path("spec.toml"), "rec_time = \"20 s\"\n").expect("written");
+    let spec = ["--spec", "spec.toml", "--direction", "both", "--over", "tcp"];
+    let server = echo();
+    let server = [&spec[..], &["--server", &server]].concat();
+    let near_server = Gateway::start(&place, 1_024, &server);
+    let (way, made) = resetting(near_server.local.clone(), 5);
+    let near_client = Gateway::start(&place, 1_024, &[&spec[..], &["--to", &way]].concat());
+    let mut client = TcpStream::connect(&near_client.local).expect("connected");
+    client.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+    let begun = Instant::now();
+    for number in 0..150_u32 {
+        let sent: Vec<u8> = (0..5_000).map(|place| (place * 7 + number) as u8).collect();
+        client.write_all(&sent).expect("written");
+        let mut back = vec![0; sent.len()];
+        client.read_exact(&mut back).expect("it comes back");
+        assert!(back == sent, "piece {number} differs");
+        sleep(Duration::from_millis(4));
+    }
+    let connections = *made.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(connections >= 4, "{connections} connections in {:?}", begun.elapsed());
+    client.shutdown(Shutdown::Write).expect("shut down");
+    assert_eq!(client.read(&mut [0; 10]).expect("an end"), 0);
+    for gateway in [near_client, near_server] {
+        let [out, _] = gateway.end();
+        assert!(out.contains("connection-lost") && out.contains("connection-recovered"), "{out}");
+    }
+}

@@ -2,8 +2,8 @@
 //! the corpus.
 
 use ontempo_qos::wire::{
-    Change, Header, Kind, MAX_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER, UDP_HEADER,
-    setup_length,
+    Change, Counted, Header, Kind, MAX_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER,
+    UDP_HEADER, setup_length,
 };
 
 /// What is read is written as it was.
@@ -29,6 +29,11 @@ fn body(kind: Kind, bytes: &[u8]) {
                 // Escapes can make it longer than what is sent of it.
                 let again = Refused::read(&refused.to_bytes()).map(|again| again.reason);
                 assert!(again.is_ok_and(|again| refused.reason.starts_with(&again)));
+            }
+        }
+        Kind::Ack | Kind::End => {
+            if let Ok(counted) = Counted::read(bytes) {
+                assert_eq!(counted.to_bytes(), bytes);
             }
         }
         Kind::Data | Kind::Bye => {}

@@ -1,15 +1,17 @@
 //! A connection over a byte stream, whatever carries it.
 
 use std::io::{self, ErrorKind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration as Wall, Instant};
 
 use super::Message;
 use super::channel::{Channel, Waiting};
 use super::core::{Control, Core, lock, try_lock};
-use super::tcp::{Reader, Writer, damaged, too_long};
-use super::wire::Header;
+use super::events::Event;
+use super::recovery::{ACKNOWLEDGED_EACH, Phase, Recovery, Taken};
+use super::tcp::{Counts, Reader, Writer, damaged, too_long};
+use super::wire::{Counted, Header, Kind};
 use ontempo_transport::quic::span;
 
 #[derive(Debug)]
@@ -20,13 +22,43 @@ pub(super) struct Connection<C> {
     pub(super) reader: Mutex<Reader>,
     /// Timeout of receiving, ns; 0: none.
     read_timeout: AtomicU64,
+    /// The same of sending.
+    write_timeout: AtomicU64,
+    /// What is kept so that it can be made anew if it breaks; `None` if it cannot.
+    pub(super) recovery: Option<Recovery>,
+    /// Messages received, to be acknowledged.
+    to_acknowledge: AtomicU64,
+}
+
+/// How long a sender that waits for room listens for acknowledgements at a time.
+const LISTENING: Wall = Wall::from_millis(50);
+
+/// Whether an error is that of a channel, which a new one cures.
+pub(super) fn is_break(error: &io::Error) -> bool {
+    use ErrorKind::{Interrupted, InvalidData, InvalidInput, WouldBlock};
+    !matches!(error.kind(), WouldBlock | Interrupted | InvalidData | InvalidInput)
+}
+
+fn time(timeout: &AtomicU64) -> Option<Wall> {
+    let nanos = timeout.load(Relaxed);
+    (nanos > 0).then(|| Wall::from_nanos(nanos))
 }
 
 impl<C: Channel> Connection<C> {
     /// A connection after its handshake.
-    pub(super) fn new(core: Core, channel: C) -> Self {
-        let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
-        Self { core, channel, writer, reader, read_timeout: AtomicU64::new(0) }
+    pub(super) fn new(core: Core, channel: C, recovery: Option<Recovery>) -> Self {
+        let mut reader = Reader::new();
+        reader.counts = recovery.as_ref().map(|_| Counts::default());
+        Self {
+            core,
+            channel,
+            writer: Mutex::new(Writer::default()),
+            reader: Mutex::new(reader),
+            read_timeout: AtomicU64::new(0),
+            write_timeout: AtomicU64::new(0),
+            recovery,
+            to_acknowledge: AtomicU64::new(0),
+        }
     }
 
     /// Timeout of a whole call that receives; the channel must have it, too.
@@ -34,11 +66,20 @@ impl<C: Channel> Connection<C> {
         self.read_timeout.store(timeout.map_or(0, |timeout| span(timeout).as_nanos()), Relaxed);
     }
 
+    /// The same of one that sends.
+    pub(super) fn set_write_timeout(&self, timeout: Option<Wall>) {
+        self.write_timeout.store(timeout.map_or(0, |timeout| span(timeout).as_nanos()), Relaxed);
+    }
+
+    /// Of receiving and of sending.
+    pub(super) fn timeouts(&self) -> [Option<Wall>; 2] {
+        [time(&self.read_timeout), time(&self.write_timeout)]
+    }
+
     /// When a call that begins now ends.
     #[inline]
     fn until(&self) -> Option<Instant> {
-        let timeout = self.read_timeout.load(Relaxed);
-        (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout))
+        time(&self.read_timeout).map(|timeout| Instant::now() + timeout)
     }
 
     /// Sends a message.
@@ -50,8 +91,138 @@ impl<C: Channel> Connection<C> {
         if data.len() > self.core.max_send_size {
             return Err(too_long(data.len(), self.core.max_send_size, "what was agreed"));
         }
-        let sent = lock(&self.writer).send(&self.channel, &self.core, data);
+        let sent = match &self.recovery {
+            None => lock(&self.writer).send(&self.channel, &self.core, data),
+            Some(recovery) => self.send_kept(recovery, data),
+        };
         self.core.unless_failed(sent.is_err(), sent)
+    }
+
+    /// Sends a message and keeps it until the peer has it; while the connection is broken it is only kept.
+    fn send_kept(&self, recovery: &Recovery, data: &[u8]) -> io::Result<()> {
+        let until = time(&self.write_timeout).map(|timeout| Instant::now() + timeout);
+        loop {
+            let mut writer = lock(&self.writer);
+            let whole = || {
+                let number = self.core.counter.next();
+                // Under the writer's lock.
+                self.core.counter.count_alone(data.len());
+                [&self.core.header(number, data.len()).to_tcp()[..], data].concat().into()
+            };
+            match recovery.take(whole)? {
+                Taken::Later => return Ok(()),
+                Taken::Now(epoch, whole) => match writer.send_whole(&self.channel, &whole) {
+                    Ok(()) => {
+                        self.acknowledge(&mut writer);
+                        return Ok(());
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        recovery.give_back();
+                        self.core.counter.take_back(data.len());
+                        return Err(error);
+                    }
+                    Err(error) => {
+                        drop(writer);
+                        self.lose(recovery, epoch, &error.to_string());
+                        return Ok(());
+                    }
+                },
+                Taken::Full => {
+                    drop(writer);
+                    if until.is_some_and(|until| Instant::now() >= until) {
+                        return Err(ErrorKind::WouldBlock.into());
+                    }
+                    self.await_room(recovery);
+                }
+            }
+        }
+    }
+
+    /// Waits for an acknowledgement, for a moment: reads it, unless another thread reads, or a message
+    /// waits for the application.
+    fn await_room(&self, recovery: &Recovery) {
+        let reads = recovery.phase() == Phase::Up;
+        if let Some(mut reader) = try_lock(&self.reader).filter(|one| reads && !one.has_opened()) {
+            let epoch = recovery.epoch();
+            let opened = self.open(&mut reader, Waiting::Until(Instant::now() + LISTENING));
+            if let Ok(false) = opened {
+                return self.on_end(reader);
+            }
+            drop(reader);
+            match opened {
+                Ok(_) => {}
+                Err(error) if is_break(&error) => self.lose(recovery, epoch, &error.to_string()),
+                Err(_) => {}
+            }
+            return;
+        }
+        recovery.pause(LISTENING);
+    }
+
+    /// The channel of an epoch is broken: what holds a thread in a call of it ends, and it is brought back.
+    pub(super) fn lose(&self, recovery: &Recovery, epoch: u64, why: &str) {
+        self.lose_since(recovery, epoch, why, Instant::now());
+    }
+
+    /// The same where it carries nothing since `since`.
+    pub(super) fn lose_since(&self, recovery: &Recovery, epoch: u64, why: &str, since: Instant) {
+        // One that has ended itself, because nothing is reserved, does not come back.
+        if let Some(why) = self.core.failure() {
+            recovery.end(&why);
+        }
+        if !recovery.break_off(epoch, since) {
+            return;
+        }
+        self.channel.hang_up();
+        self.core.publish(&Event::Lost { reason: why.to_owned() });
+        recovery.bring_back();
+    }
+
+    /// Acknowledges what is to be acknowledged.
+    pub(super) fn acknowledge(&self, writer: &mut Writer) {
+        let messages = self.to_acknowledge.load(Relaxed);
+        if messages > writer.acknowledged {
+            let body = Counted { messages }.to_bytes();
+            let ack = Control { kind: Kind::Ack, body };
+            if writer.send_control(&self.channel, &self.core, &ack) {
+                writer.acknowledged = messages;
+            }
+        }
+    }
+
+    /// Acknowledges after so many bytes, and at the end; a thread that writes does it.
+    #[inline]
+    pub(super) fn on_taken(&self, reader: &mut Reader) {
+        let Some(counts) = &mut reader.counts else { return };
+        if counts.unacknowledged >= ACKNOWLEDGED_EACH || counts.has_ended {
+            counts.unacknowledged = 0;
+            self.to_acknowledge.store(counts.received(), Relaxed);
+            if let Some(mut writer) = try_lock(&self.writer) {
+                self.acknowledge(&mut writer);
+            }
+        }
+    }
+
+    /// Waits until a broken channel is made anew; `error` is that of the call which `reader` was in.
+    ///
+    /// # Errors
+    /// `error`, if it is not that of a channel, or this connection cannot be made anew; otherwise why it
+    /// is not, or [`WouldBlock`](ErrorKind::WouldBlock) at `until`.
+    fn await_channel<'a>(
+        &'a self,
+        reader: MutexGuard<'a, Reader>,
+        error: io::Error,
+        until: Option<Instant>,
+    ) -> io::Result<MutexGuard<'a, Reader>> {
+        let Some(recovery) = self.recovery.as_ref().filter(|_| is_break(&error)) else {
+            return Err(error);
+        };
+        // It does not change while the reader is locked.
+        let epoch = recovery.epoch();
+        drop(reader);
+        self.lose(recovery, epoch, &error.to_string());
+        recovery.wait(until)?;
+        Ok(lock(&self.reader))
     }
 
     /// The next message; `None` if the peer has finished sending.
@@ -65,10 +236,20 @@ impl<C: Channel> Connection<C> {
         let mut reader = lock(&self.reader);
         reader.begin(until);
         loop {
-            if !self.opened(&mut reader)? {
-                return self.core.unless_failed(true, Ok(None));
-            }
-            let (header, length) = reader.message(&self.channel, buffer)?;
+            let taken = self.opened(&mut reader).and_then(|is_open| {
+                is_open.then(|| reader.message(&self.channel, buffer)).transpose()
+            });
+            let (header, length) = match taken {
+                Ok(Some(taken)) => taken,
+                Ok(None) => return self.core.unless_failed(true, Ok(None)),
+                Err(error) if self.is_read_shut(&error) => return Ok(None),
+                Err(error) => {
+                    let waited = self.await_channel(reader, error, until);
+                    reader = self.core.unless_failed(waited.is_err(), waited)?;
+                    continue;
+                }
+            };
+            self.on_taken(&mut reader);
             // A stream delivers no duplicates and in order, unless the peer violates the protocol.
             if let Some(arrival) = self.core.on_data(&header, length) {
                 let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
@@ -85,9 +266,22 @@ impl<C: Channel> Connection<C> {
         let until = self.until();
         let mut reader = lock(&self.reader);
         reader.begin(until);
-        while !buffer.is_empty() && self.opened(&mut reader)? {
-            let (got, whole) = reader.bytes(&self.channel, buffer)?;
+        while !buffer.is_empty() {
+            let taken = self.opened(&mut reader).and_then(|is_open| {
+                is_open.then(|| reader.bytes(&self.channel, buffer)).transpose()
+            });
+            let (got, whole) = match taken {
+                Ok(Some(taken)) => taken,
+                Ok(None) => break,
+                Err(error) if self.is_read_shut(&error) => return Ok(0),
+                Err(error) => {
+                    let waited = self.await_channel(reader, error, until);
+                    reader = self.core.unless_failed(waited.is_err(), waited)?;
+                    continue;
+                }
+            };
             if let Some(header) = whole {
+                self.on_taken(&mut reader);
                 // The application gets the bytes, whatever is counted.
                 let _ = self.core.on_data(&header, header.length);
             }
@@ -106,7 +300,46 @@ impl<C: Channel> Connection<C> {
             return false;
         }
         let opened = self.open(&mut reader, Waiting::Never);
-        opened.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        self.note_taken(&reader);
+        let error = match opened {
+            Ok(true) => return false,
+            Ok(false) => {
+                self.on_end(reader);
+                return false;
+            }
+            Err(error) => error,
+        };
+        if let Some(recovery) = self.recovery.as_ref().filter(|_| is_break(&error)) {
+            let epoch = recovery.epoch();
+            drop(reader);
+            self.lose(recovery, epoch, &error.to_string());
+        }
+        error.kind() == ErrorKind::WouldBlock
+    }
+
+    /// What was taken is acknowledged with the next control message.
+    pub(super) fn note_taken(&self, reader: &Reader) {
+        if let Some(counts) = &reader.counts {
+            self.to_acknowledge.store(counts.received(), Relaxed);
+        }
+    }
+
+    /// The stream of a channel ends, after the peer has said that no more follows: it has closed, if each
+    /// has told the other that all has arrived; otherwise the channel is broken. `reader` is given back.
+    pub(super) fn on_end(&self, reader: MutexGuard<'_, Reader>) {
+        let Some(recovery) = &self.recovery else { return };
+        let received = reader.counts.as_ref().map_or(0, Counts::received);
+        let epoch = recovery.epoch();
+        drop(reader);
+        let owes = |writer: MutexGuard<'_, Writer>| writer.acknowledged < received;
+        if !recovery.is_settled() || try_lock(&self.writer).is_some_and(owes) {
+            self.lose(recovery, epoch, "it ended before all was acknowledged");
+        }
+    }
+
+    /// The application reads no more, so that what is broken does not matter to it.
+    fn is_read_shut(&self, error: &io::Error) -> bool {
+        is_break(error) && self.recovery.as_ref().is_some_and(Recovery::is_read_shut)
     }
 
     /// Sends a control message, or skips it.
@@ -114,6 +347,7 @@ impl<C: Channel> Connection<C> {
         // Another thread writes a message, or waits to: the report is skipped.
         let Some(mut writer) = try_lock(&self.writer) else { return };
         writer.send_control(&self.channel, &self.core, control);
+        self.acknowledge(&mut writer);
     }
 
     /// Waits for the application's next message; false at the end.
@@ -126,18 +360,43 @@ impl<C: Channel> Connection<C> {
 
     /// Advances to the application's next message; a protocol violation ends the connection.
     #[inline]
-    fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
+    pub(super) fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
         let opened = reader
             .open(&self.channel, &self.core, waiting, |header, body| self.on_control(header, body));
         if let Err(error) = &opened
             && error.kind() == ErrorKind::InvalidData
         {
+            if let Some(recovery) = &self.recovery {
+                recovery.end(&error.to_string());
+            }
             self.channel.hang_up();
         }
         opened
     }
 
     fn on_control(&self, header: &Header, body: &[u8]) -> io::Result<()> {
+        if let Some(recovery) = &self.recovery {
+            match header.kind {
+                Kind::Ack => {
+                    let Counted { messages } = Counted::read(body).map_err(damaged)?;
+                    return recovery.on_ack(messages).map_err(damaged);
+                }
+                // The reader has taken its number: all that was sent has been received.
+                Kind::End => {
+                    let Counted { messages } = Counted::read(body).map_err(damaged)?;
+                    self.to_acknowledge.store(messages + 1, Relaxed);
+                    if let Some(mut writer) = try_lock(&self.writer) {
+                        self.acknowledge(&mut writer);
+                    }
+                    return Ok(());
+                }
+                Kind::Bye => {
+                    recovery.end("the other end has broken it off");
+                    return Err(ErrorKind::ConnectionAborted.into());
+                }
+                _ => {}
+            }
+        }
         if let Some(answer) = self.core.on_control(header, body).map_err(damaged)? {
             self.send_control(&answer);
         }

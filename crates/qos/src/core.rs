@@ -12,7 +12,7 @@ use ontempo_mechanisms::qos::{Parameter, Refusal, Specification, Violation, agre
 
 use super::events::{Event, Events};
 use super::incoming::{Arrival, Incoming};
-use super::network::{Reserved, Standing};
+use super::network::{Reserved, Reserving, Standing};
 use super::offset::Sample;
 use super::outgoing::{Counter, Outgoing};
 use super::setup::Established;
@@ -29,6 +29,9 @@ use super::clock::Clock;
 
 /// Maximum queued events of an application that does not read them; later ones are dropped.
 const MAX_EVENTS: usize = 1_024;
+
+/// Why a connection is not made anew.
+const OLDER: &str = "the other end is of a version that makes no broken connection anew";
 
 /// How often a violation that lasts is told again.
 const LASTING: Duration = Duration::from_secs(10);
@@ -71,8 +74,8 @@ pub(super) struct Core {
     pub(super) carrier: Carrier,
     pub(super) session: u64,
     pub(super) name: String,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+    /// Of this end and of the other; a connection that is made anew may have others.
+    addresses: Mutex<(SocketAddr, SocketAddr)>,
     pub(super) dscp: Dscp,
     pub(super) opened_ms: u64,
     pub(super) counter: Counter,
@@ -82,6 +85,9 @@ pub(super) struct Core {
     pub(super) receive_asked: Specification,
     changed: Mutex<u32>,
     pub(super) reserved: Mutex<Reserved>,
+    reserving: Reserving,
+    /// Why a connection with `rec_time` cannot be made anew.
+    unrecoverable: Option<&'static str>,
     subscribers: Mutex<Vec<SyncSender<Event>>>,
     /// Violations of the sending and of the receiving direction.
     kept: [Mutex<Kept>; 2],
@@ -114,7 +120,7 @@ fn longest(agreed: &Specification, most: usize) -> usize {
 impl Core {
     pub(super) fn new(
         carrier: Carrier,
-        (local, remote): (SocketAddr, SocketAddr),
+        addresses: (SocketAddr, SocketAddr),
         options: &QosOptions,
         established: &Established,
         clock: Clock,
@@ -123,8 +129,11 @@ impl Core {
         // Acknowledgements get the DSCP of what they acknowledge.
         let is_answering =
             carrier == Carrier::Tcp && established.sending == Specification::default();
-        let Established { session, sending, receiving, peer, clock: sample, is_measured } =
+        let Established { session, sending, receiving, peer, clock: sample, is_measured, .. } =
             *established;
+        let is_unrecoverable = carrier == Carrier::Tcp
+            && established.rec_time().is_some()
+            && established.token.is_none();
         let incoming = Incoming::new(now, receiving, options.hysteresis, sample, is_measured);
         let ladder = options.ladder.as_ref();
         let outgoing = Outgoing::new(now, options.send, peer.receive, sending, ladder);
@@ -142,8 +151,7 @@ impl Core {
             carrier,
             session,
             name: options.name.clone(),
-            local,
-            remote,
+            addresses: Mutex::new(addresses),
             dscp: options.dscp_of(if is_answering { &receiving } else { &sending }),
             opened_ms: ontempo_udp::Clock::wall() / 1_000_000,
             counter: Counter::default(),
@@ -152,6 +160,8 @@ impl Core {
             receive_asked: options.receive,
             changed: Mutex::new(0),
             reserved: Mutex::new(Reserved::default()),
+            reserving: Reserving { service: options.reserve, peer: peer.reserves },
+            unrecoverable: is_unrecoverable.then_some(OLDER),
             subscribers: Mutex::new(Vec::new()),
             kept: Default::default(),
             must_reserve_by: Mutex::new(
@@ -200,6 +210,8 @@ impl Core {
         let now = self.clock.now();
         match header.kind {
             Kind::Data => {}
+            // Those of connections that can be made anew are theirs.
+            Kind::Ack | Kind::End => return Err(WireError::Malformed),
             Kind::Bye => self.closed.store(true, Relaxed),
             Kind::Status => {
                 let status = Status::read(body)?;
@@ -287,6 +299,45 @@ impl Core {
         drop(outgoing);
         self.reserve_anew(Direction::Sending, &agreed);
         Ok((agreed, Control { kind: Kind::Change, body }))
+    }
+
+    /// This end's address.
+    pub(super) fn local(&self) -> SocketAddr {
+        lock(&self.addresses).0
+    }
+
+    /// The other end's address.
+    pub(super) fn remote(&self) -> SocketAddr {
+        lock(&self.addresses).1
+    }
+
+    /// What the network is asked to reserve, for the addresses of now.
+    pub(super) fn ask(&self) {
+        let addresses = *lock(&self.addresses);
+        let (sending, receiving) = (*lock(&self.outgoing).agreed(), *lock(&self.incoming).agreed());
+        let directions = (&sending, &receiving);
+        let asked = Reserved::ask(self.reserving, self.carrier, addresses, directions);
+        *lock(&self.reserved) = asked;
+    }
+
+    /// The connection is made anew, with these addresses.
+    pub(super) fn on_recovered(&self, addresses: (SocketAddr, SocketAddr), after: Duration) {
+        *lock(&self.addresses) = addresses;
+        self.publish(&Event::Recovered { after });
+        if self.reserving.service != super::Reserve::None {
+            self.ask();
+            let standing = lock(&self.reserved).standing.clone();
+            self.publish_reservations(&standing);
+        }
+    }
+
+    /// The connection has not come back in time: that violates `rec_time` of both directions.
+    pub(super) fn on_not_recovered(&self, lost: Duration) {
+        let now = self.clock.now();
+        let receiving = lock(&self.incoming).on_not_recovered(now, lost);
+        self.emit_violations(Direction::Receiving, receiving.as_slice());
+        let sending = lock(&self.outgoing).on_not_recovered(now, lost);
+        self.emit_violations(Direction::Sending, sending.as_slice());
     }
 
     /// Asks the network for what is agreed now.
@@ -385,6 +436,9 @@ impl Core {
                     // The queue has room.
                     let _ = sender.try_send(event_of(standing));
                 }
+            }
+            if let Some(reason) = self.unrecoverable {
+                let _ = sender.try_send(Event::Unrecoverable { reason: reason.to_owned() });
             }
             lock(&self.subscribers).push(sender);
         }

@@ -73,7 +73,7 @@ impl<F> Door<F> {
             return Asked::Answer(Setup::Refuse { session, reason, offer });
         }
         match Verdict::on_message(now, own, &message) {
-            Verdict::Ignore => Asked::Nothing,
+            Verdict::Ignore | Verdict::Return(_) => Asked::Nothing,
             Verdict::Refuse(answer, error) => Asked::Refuse(answer, error),
             Verdict::Accept(answer, established) => Asked::Accept(answer, session, established),
         }

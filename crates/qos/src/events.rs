@@ -58,6 +58,23 @@ pub enum Event {
         /// Why it was refused or lost; otherwise empty.
         reason: String,
     },
+    /// Over TCP, where `rec_time` is agreed: the connection is broken. What is sent meanwhile waits until
+    /// it is made anew, or until `rec_time` has passed: that is a violation, and its end.
+    Lost {
+        /// What broke it.
+        reason: String,
+    },
+    /// It is made anew, and goes on where it broke.
+    Recovered {
+        /// How long it was lost.
+        after: Duration,
+    },
+    /// `rec_time` is agreed, and this connection cannot be made anew if it breaks: the other end is of an
+    /// older version. Known from its beginning.
+    Unrecoverable {
+        /// Why not.
+        reason: String,
+    },
 }
 
 /// Events of a connection from the time of the call until its end.

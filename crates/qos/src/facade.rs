@@ -5,7 +5,6 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration as Wall, Instant};
 
 use super::core::{Core, lock};
-use super::network::{Reserved, Reserving};
 use super::setup::{Established, SetupError};
 use super::{QosOptions, maintenance};
 use ontempo_monitor::Carrier;
@@ -19,9 +18,7 @@ pub(super) fn core(
     established: &Established,
 ) -> Core {
     let core = Core::new(carrier, addresses, options, established, maintenance::clock());
-    let directions = (&established.sending, &established.receiving);
-    let reserving = Reserving { service: options.reserve, peer: established.peer.reserves };
-    *lock(&core.reserved) = Reserved::ask(reserving, carrier, addresses, directions);
+    core.ask();
     core
 }
 
@@ -167,12 +164,12 @@ macro_rules! methods {
 
             /// The local address.
             pub fn local_address(&self) -> SocketAddr {
-                self.core().local
+                self.core().local()
             }
 
             /// The remote address.
             pub fn peer_address(&self) -> SocketAddr {
-                self.core().remote
+                self.core().remote()
             }
         }
     };

@@ -3,8 +3,8 @@
 
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_mechanisms::qos::{
-    Count, DelayMeter, Delivered, Hysteresis, Meter, Parameter, Specification, Timing, Violation,
-    Watch, loss_percent,
+    Count, DelayMeter, Delivered, Hysteresis, Meter, Parameter, Specification, Timing, Turn, Value,
+    Violation, Watch, loss_percent,
 };
 
 use super::offset::Sample;
@@ -34,6 +34,25 @@ struct Sums {
     delays: u64,
     jitter: Duration,
     jitters: u64,
+}
+
+/// Notes in a direction's figures that `rec_time` is violated; `None` if that was so before, or none is
+/// agreed.
+pub(super) fn not_recovered(
+    agreed: &Specification,
+    at: Time,
+    lost: Duration,
+    figures: &mut Figures,
+) -> Option<Violation> {
+    let (parameter, asked) = (Parameter::RecTime, agreed.rec_time.value?);
+    let mask = 1 << parameter as u16;
+    if figures.violated & mask != 0 {
+        return None;
+    }
+    figures.violated |= mask;
+    let (asked, delivered) = (Value::Span(asked), Value::Span(lost));
+    figures.delivered[parameter as usize] = Some(in_mib_units(delivered));
+    Some(Violation { parameter, turn: Turn::Begins, at, asked, delivered })
 }
 
 #[derive(Debug)]
@@ -224,7 +243,7 @@ impl Incoming {
         }
         violations.extend(self.watch.on_silence(now));
         for violation in violations {
-            if violation.turn == ontempo_mechanisms::qos::Turn::Begins {
+            if violation.turn == Turn::Begins {
                 self.begun[violation.parameter as usize] += 1;
             }
         }
@@ -257,6 +276,14 @@ impl Incoming {
         let delay = mean(sums.delay, sums.delays).filter(|_| error <= MAX_ERROR);
         figures.delay = delay.map(|delay| (delay, error.as_nanos()));
         figures.jitter = mean(sums.jitter, sums.jitters);
+    }
+
+    /// The connection was lost for so long, and is not made anew: `rec_time` is violated, unless it was
+    /// before.
+    pub(super) fn on_not_recovered(&mut self, now: Time, lost: Duration) -> Option<Violation> {
+        let violation = not_recovered(self.watch.agreed(), now, lost, &mut self.figures)?;
+        self.begun[Parameter::RecTime as usize] += 1;
+        Some(violation)
     }
 
     pub(super) fn figures(&self) -> &Figures {

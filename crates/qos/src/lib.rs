@@ -9,7 +9,7 @@
 //! `ontempo monitor` and `ontempo export`.
 //!
 //! A violation never closes or slows a connection: the application gets an event
-//! and decides.
+//! and decides. Only a TCP connection that breaks, and is not made anew within `rec_time`, ends.
 //!
 //! If the user of a program chooses the transport, it uses [`AnySocket`].
 //!
@@ -25,6 +25,7 @@ mod door;
 mod events;
 mod facade;
 mod file;
+mod gate;
 mod handshakes;
 mod incoming;
 mod listener;
@@ -36,12 +37,15 @@ mod outgoing;
 mod quic;
 mod quic_caller;
 mod quic_listener;
+mod recovery;
 mod relay;
 mod report;
+mod returning;
 mod setup;
 mod socket;
 mod socket_listener;
 mod stream;
+mod sys;
 mod tcp;
 #[cfg(test)]
 mod tests;

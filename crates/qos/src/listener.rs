@@ -1,16 +1,17 @@
 //! The TCP listener.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::{Duration as Wall, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::core::lock;
-use super::handshakes::{Complete, Handshakes, MAX_PENDING};
+use super::gate::Gate;
+use super::handshakes::Complete;
+use super::returning::Way;
 use super::setup::{SetupError, Verdict};
 use super::{QosOptions, QosStream, maintenance};
 use ontempo_monitor::Carrier;
@@ -60,14 +61,7 @@ pub enum Accepted<C> {
 pub struct QosListener {
     listener: TcpListener,
     options: QosOptions,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    handshakes: Handshakes<TcpStream>,
-    /// No connection is accepted before.
-    paused_until: Option<Instant>,
+    gate: Arc<Gate>,
 }
 
 impl QosListener {
@@ -79,7 +73,8 @@ impl QosListener {
         options.check(Carrier::Tcp)?;
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, options, state: Mutex::default() })
+        let gate = Gate::new(listener.try_clone()?, options.offer(), options.setup_timeout)?;
+        Ok(Self { listener, options, gate: Arc::new(gate) })
     }
 
     /// The local address.
@@ -109,11 +104,18 @@ impl QosListener {
     /// # Errors
     /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosStream>> {
-        let mut state = lock(&self.state);
-        let (offer, time) = (self.options.offer(), || maintenance::clock().now());
+        let mut state = lock(&self.gate.state);
+        let (offer, time) = (self.gate.offer, || maintenance::clock().now());
         loop {
-            self.wait(&state)?;
-            let exhausted = self.take(&mut state)?;
+            // Those that came while a broken connection was waited for, and nobody accepted.
+            while let Some((until, complete)) = state.ready.pop_front() {
+                let is_waiting = Instant::now() < until;
+                if let Some(accepted) = is_waiting.then(|| self.answer(complete)).flatten() {
+                    return Ok(accepted);
+                }
+            }
+            self.gate.wait(&state, None)?;
+            let exhausted = self.gate.take(&mut state)?;
             while let Some(complete) = state.handshakes.next(Instant::now(), time, &offer) {
                 if let Some(accepted) = self.answer(complete) {
                     return Ok(accepted);
@@ -139,9 +141,14 @@ impl QosListener {
                 self.write(&mut stream, &answer.to_bytes()).ok()?;
                 Some(Accepted::Refused(remote, error))
             }
+            Verdict::Return(returning) => {
+                let is_taken = self.gate.take_back(stream, &returning);
+                (!is_taken).then_some(Accepted::Refused(remote, SetupError::Unknown))
+            }
             Verdict::Accept(answer, established) => {
                 self.write(&mut stream, &answer.to_bytes()).ok()?;
-                let begun = QosStream::establish(stream, &self.options, &established);
+                let way = Way::Await(Arc::clone(&self.gate));
+                let begun = QosStream::establish(stream, &self.options, &established, way);
                 Some(Accepted::Connection(begun.ok()?, remote))
             }
         }
@@ -153,57 +160,11 @@ impl QosListener {
         stream.set_write_timeout(Some(Wall::from_secs(1)))?;
         stream.write_all(answer)
     }
+}
 
-    /// Waits until a peer connects, sends more of its handshake, or times out, or until the pause of
-    /// accepting ends.
-    fn wait(&self, State { handshakes, paused_until }: &State) -> io::Result<()> {
-        let paused_until = paused_until.filter(|until| Instant::now() < *until);
-        let own = paused_until.is_none().then(|| self.listener.as_fd());
-        let all = own.into_iter().chain(handshakes.streams().map(AsFd::as_fd));
-        let mut files: Vec<_> =
-            all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let first = handshakes.next_timeout().into_iter().chain(paused_until).min();
-        let left = first.map(|until| {
-            let left = until.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() }
-        });
-        match poll(&mut files, left.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Accepts the connections that wait; returns the error if descriptors or memory have run out
-    /// and no handshake can be given up.
-    fn take(&self, state: &mut State) -> io::Result<Option<io::Error>> {
-        let State { handshakes, paused_until } = state;
-        if paused_until.is_some_and(|until| Instant::now() < until) {
-            return Ok(None);
-        }
-        // At most as many as may be in the handshake, so that new ones are not preferred.
-        for _ in 0..MAX_PENDING {
-            match self.listener.accept() {
-                Ok((stream, remote)) => {
-                    if stream.set_nonblocking(true).is_err() {
-                        continue;
-                    }
-                    let until = Instant::now() + self.options.setup_timeout;
-                    handshakes.begin(stream, remote, until);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if is_of_one_connection(&error) => {}
-                // A peer that says nothing holds no descriptor that another needs.
-                Err(error) if is_exhausted(&error) && handshakes.give_up_one() => {}
-                // Nor does one that has closed, and only waits for what it sent to arrive.
-                Err(error) if is_exhausted(&error) && maintenance::end_lingering() => {}
-                Err(error) if is_exhausted(&error) => {
-                    *paused_until = Some(Instant::now() + ACCEPT_BACK_OFF);
-                    return Ok(Some(error));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+impl Drop for QosListener {
+    fn drop(&mut self) {
+        self.gate.close();
     }
 }
 

@@ -33,9 +33,11 @@ pub(super) trait Maintained: Send + Sync {
     /// the application.
     fn listen(&self) -> Option<BorrowedFd<'_>>;
     /// Drops what arrives after the application has closed; `false` at the end.
-    fn drain(&self) -> bool {
+    fn drain(self: Arc<Self>) -> bool {
         false
     }
+    /// Half a second is over: looks whether the path still carries anything.
+    fn look(&self) {}
     /// Wakes threads that wait for messages.
     fn hang_up(&self);
 }
@@ -102,7 +104,7 @@ pub(super) fn lingering() -> usize {
 
 impl Connections {
     fn take_lingering(&mut self) -> Option<(Instant, Arc<dyn Maintained>)> {
-        let hosts = self.lingering.iter().map(|(_, one)| one.core().remote.ip());
+        let hosts = self.lingering.iter().map(|(_, one)| one.core().remote().ip());
         first_of_largest_host(hosts).map(|place| self.lingering.remove(place))
     }
 
@@ -119,7 +121,9 @@ impl Connections {
 fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
     let mut connections = lock(&CONNECTIONS);
     let now = Instant::now();
-    connections.lingering.retain(|(until, connection)| connection.drain() && now < *until);
+    connections
+        .lingering
+        .retain(|(until, connection)| Arc::clone(connection).drain() && now < *until);
     connections.all.retain(|connection| connection.strong_count() > 0);
     let all: Vec<_> = connections
         .all
@@ -167,6 +171,7 @@ fn tend(connection: &dyn Maintained) {
     for control in core.on_tick() {
         connection.send_control(&control);
     }
+    connection.look();
     let changed = lock(&core.reserved).poll();
     core.publish_reservations(&changed);
     if let Some(refused) = core.fail_unreserved() {

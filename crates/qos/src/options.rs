@@ -130,6 +130,7 @@ impl QosOptions {
             receive: self.receive,
             reserves: self.reserve != Reserve::None,
             must_reserve: self.must_reserve,
+            recovers: false,
         }
     }
 

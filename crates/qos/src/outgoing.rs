@@ -9,6 +9,7 @@ use ontempo_mechanisms::qos::{
     Ladder, Parameter, Refusal, Specification, Step, Turn, Violation, agree,
 };
 
+use super::incoming::not_recovered;
 use super::wire::{Change, Figures};
 use ontempo_monitor::from_mib_units;
 
@@ -33,6 +34,12 @@ impl Counter {
     pub(super) fn count_alone(&self, size: usize) {
         self.bytes.store(self.bytes.load(Relaxed) + size as u64, Relaxed);
         self.messages.store(self.messages.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// A message that was counted last was not sent; no other thread counts meanwhile.
+    pub(super) fn take_back(&self, size: usize) {
+        self.bytes.store(self.bytes.load(Relaxed) - size as u64, Relaxed);
+        self.messages.store(self.messages.load(Relaxed) - 1, Relaxed);
     }
 
     /// The number of the next message.
@@ -187,6 +194,14 @@ impl Outgoing {
             }
         }
         violations
+    }
+
+    /// The connection was lost for so long, and is not made anew: `rec_time` is violated, unless it was
+    /// before.
+    pub(super) fn on_not_recovered(&mut self, now: Time, lost: Duration) -> Option<Violation> {
+        let violation = not_recovered(&self.agreed, now, lost, &mut self.figures)?;
+        self.begun[Parameter::RecTime as usize] += 1;
+        Some(violation)
     }
 
     /// Ends a half second: the throughput, and whether to step; a refused reservation counts as a

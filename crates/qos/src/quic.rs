@@ -187,7 +187,7 @@ impl QosConnection {
             return Err(SetupError::Wire(WireError::Malformed));
         };
         let answer = Setup::read(&unit.data)?;
-        let concluded = setup::conclude(&options.offer(), session, &answer, now);
+        let concluded = setup::conclude(&options.offer(), (session, [0; 16]), &answer, now);
         let established = concluded.unwrap_or(Err(SetupError::Wire(WireError::Malformed)))?;
         Self::establish(connection, (control, peer_control), options, &established)
     }

@@ -192,8 +192,10 @@ impl Pending {
         };
         let Setup::Hello { session, sent, offer, .. } = hello else { return Progress::Drops };
         let now = maintenance::clock().now();
-        match (setup::answer(&options.offer(), session, sent, offer, now), self.peer_control.take())
-        {
+        match (
+            setup::answer(&options.offer(), (session, [0; 16]), sent, offer, now),
+            self.peer_control.take(),
+        ) {
             ((_, Ok(_)), Some(peer_control)) => Progress::Agrees(peer_control, Box::new(hello)),
             ((answer, Err(error)), _) => self.refuse(&answer, error),
             _ => Progress::Drops,
@@ -222,7 +224,8 @@ impl Pending {
         };
         // The clocks are compared by the sending time.
         let now = maintenance::clock().now();
-        let (answer, settled) = setup::answer(&options.offer(), session, sent, offer, now);
+        let (answer, settled) =
+            setup::answer(&options.offer(), (session, [0; 16]), sent, offer, now);
         let established = settled?;
         let control = self.connection.open_flow(control_flow())?;
         control.send(Bytes::from(answer.to_bytes()))?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::qos::{Contradiction, Refusal, Specification, agree};
 
 use ontempo_monitor::Carrier;
@@ -23,6 +23,15 @@ pub(super) struct Established {
     /// Whether the clocks were compared; otherwise the first message is assumed to have had no
     /// delay.
     pub(super) is_measured: bool,
+    /// By which the client of a TCP connection returns if it breaks; `None` if it cannot.
+    pub(super) token: Option<Cookie>,
+}
+
+impl Established {
+    /// How long a broken connection may take to recover: the longer time of both directions.
+    pub(super) fn rec_time(&self) -> Option<Duration> {
+        self.sending.rec_time.value.max(self.receiving.rec_time.value)
+    }
 }
 
 /// The disagreements of a negotiation, as seen from one end; at least one is present.
@@ -68,6 +77,9 @@ pub enum SetupError {
     Crowded(usize),
     /// `must_reserve` is set, and there is no reservation.
     NotReserved(String),
+    /// Over TCP, at the listener: a peer wanted to return to a connection that it does not know: its token
+    /// is another one, or the connection has ended.
+    Unknown,
     /// Over QUIC, at the listener: the client was refused before it said what it asks for, because
     /// of its token for example.
     NotAdmitted(Closed),
@@ -95,6 +107,9 @@ impl fmt::Display for SetupError {
             Self::Silent => f.write_str("the other end did not answer the set-up in time"),
             Self::Crowded(others) => {
                 write!(f, "{others} other connections were being set up all the while: try again")
+            }
+            Self::Unknown => {
+                f.write_str("it wanted to return to a connection that is not known: another token, or too late")
             }
             Self::NotReserved(reason) => write!(f, "nothing is reserved: {reason}"),
             Self::NotAdmitted(closed) => closed.fmt(f),
@@ -167,15 +182,20 @@ pub(super) fn check(own: &Offer) -> Result<(), SetupError> {
     own.receive.check().map_err(SetupError::Contradiction)
 }
 
-/// The first message of the connecting end.
+/// The first message of the connecting end. Over TCP the cookie is the token of its connection.
 pub(super) fn hello(own: &Offer, session: u64, cookie: Cookie, now: Time) -> Setup {
-    Setup::Hello { session, cookie, sent: now.as_nanos(), offer: *own }
+    Setup::Hello { session, cookie, sent: now.as_nanos(), offer: plain(own) }
+}
+
+/// The offer in messages other than an accept: those of older versions refuse the flag.
+fn plain(own: &Offer) -> Offer {
+    Offer { recovers: false, ..*own }
 }
 
 /// The listening end's answer to a hello that arrived at `now`.
 pub(super) fn answer(
     own: &Offer,
-    session: u64,
+    (session, cookie): (u64, Cookie),
     sent: u64,
     peer: Offer,
     now: Time,
@@ -183,21 +203,24 @@ pub(super) fn answer(
     match settle(own, &peer) {
         Ok(_) if unreserved(own, &peer).is_some() => {
             let why = unreserved(own, &peer).unwrap_or_default();
-            let refuse = Setup::Refuse { session, reason: Reason::Reservation, offer: *own };
+            let refuse = Setup::Refuse { session, reason: Reason::Reservation, offer: plain(own) };
             (refuse, Err(SetupError::NotReserved(why)))
         }
         Ok((sending, receiving)) => {
             let at = now.as_nanos();
-            let accept = Setup::Accept { session, echo: sent, arrived: at, sent: at, offer: *own };
+            let token = Some(cookie).filter(|token| own.recovers && *token != Cookie::default());
+            let offer = Offer { recovers: token.is_some(), ..*own };
+            let accept = Setup::Accept { session, echo: sent, arrived: at, sent: at, offer };
             let clock = Sample::assumed(sent, now);
             let is_measured = false;
-            let established = Established { session, sending, receiving, peer, clock, is_measured };
+            let established =
+                Established { session, sending, receiving, peer, clock, is_measured, token };
             (accept, Ok(established))
         }
         Err(disagreement) => {
             let reason = Reason::Specification;
             let error = SetupError::Disagreement(Box::new(disagreement));
-            (Setup::Refuse { session, reason, offer: *own }, Err(error))
+            (Setup::Refuse { session, reason, offer: plain(own) }, Err(error))
         }
     }
 }
@@ -206,7 +229,7 @@ pub(super) fn answer(
 /// not an answer.
 pub(super) fn conclude(
     own: &Offer,
-    asked: u64,
+    (asked, cookie): (u64, Cookie),
     answer: &Setup,
     now: Time,
 ) -> Option<Result<Established, SetupError>> {
@@ -219,7 +242,8 @@ pub(super) fn conclude(
                 return Some(Err(WireError::Malformed.into()));
             };
             let (peer, is_measured) = (offer, true);
-            Some(Ok(Established { session, sending, receiving, peer, clock, is_measured }))
+            let token = Some(cookie).filter(|_| offer.recovers);
+            Some(Ok(Established { session, sending, receiving, peer, clock, is_measured, token }))
         }
         Setup::Refuse { session, reason, offer } if session == asked => {
             Some(Err(match (reason, settle(own, &offer)) {
@@ -277,6 +301,18 @@ pub(super) enum Verdict {
     Refuse(Setup, SetupError),
     /// It sends the answer, and the connection begins.
     Accept(Setup, Box<Established>),
+    /// A connection that broke returns, if the token is its own.
+    Return(Returning),
+}
+
+/// What a client says that returns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Returning {
+    pub(super) session: u64,
+    pub(super) token: Cookie,
+    pub(super) attempt: u32,
+    /// Messages that it has received.
+    pub(super) received: u64,
 }
 
 impl Verdict {
@@ -284,7 +320,7 @@ impl Verdict {
     pub(super) fn on_error(own: &Offer, error: WireError) -> Self {
         match error {
             WireError::Version(_) => {
-                let (reason, offer) = (Reason::Version, *own);
+                let (reason, offer) = (Reason::Version, plain(own));
                 Self::Refuse(Setup::Refuse { session: 0, reason, offer }, error.into())
             }
             _ => Self::Ignore,
@@ -293,8 +329,14 @@ impl Verdict {
 
     /// About a message that arrived at `now`.
     pub(super) fn on_message(now: Time, own: &Offer, message: &Setup) -> Self {
-        let Setup::Hello { session, sent, offer, .. } = *message else { return Self::Ignore };
-        match answer(own, session, sent, offer, now) {
+        let (session, cookie, sent, offer) = match *message {
+            Setup::Hello { session, cookie, sent, offer } => (session, cookie, sent, offer),
+            Setup::Return { session, token, attempt, received } if own.recovers => {
+                return Self::Return(Returning { session, token, attempt, received });
+            }
+            _ => return Self::Ignore,
+        };
+        match answer(own, (session, cookie), sent, offer, now) {
             (accept, Ok(established)) => Self::Accept(accept, Box::new(established)),
             (refuse, Err(error)) => Self::Refuse(refuse, error),
         }

@@ -264,7 +264,8 @@ fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupErr
                     }
                 }
                 Ok(answer) => {
-                    let concluded = setup::conclude(&offer, session, &answer, clock.now());
+                    let concluded =
+                        setup::conclude(&offer, (session, cookie), &answer, clock.now());
                     if let Some(concluded) = concluded {
                         return concluded;
                     }
@@ -430,7 +431,8 @@ impl Inner {
                     && session == self.core.session
                 {
                     let now = self.core.clock.now();
-                    let (answer, _) = setup::answer(&self.offer, session, sent, offer, now);
+                    let (answer, _) =
+                        setup::answer(&self.offer, (session, [0; 16]), sent, offer, now);
                     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                     let _ = rustix::net::send(&self.socket, &answer.to_bytes(), flags);
                 }

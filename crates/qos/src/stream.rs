@@ -11,10 +11,12 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::channel::Channel;
-use super::connection::Connection;
 use super::core::{Control, Core, lock};
 use super::maintenance::{self, Maintained};
+use super::recovery::Recovery;
+use super::returning::{self, Inner, Way};
 use super::setup::{self, Established, SetupBytes, SetupError};
+use super::sys;
 use super::tcp::too_long;
 use super::wire::MAX_SETUP;
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
@@ -33,8 +35,6 @@ pub struct QosStream(Arc<Handle>);
 #[derive(Debug)]
 struct Handle(Arc<Inner>);
 
-type Inner = Connection<TcpStream>;
-
 impl QosStream {
     /// Connects to and negotiates with the peer.
     ///
@@ -52,7 +52,8 @@ impl QosStream {
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let until = Instant::now() + options.setup_timeout;
         stream.set_write_timeout(Some(options.setup_timeout))?;
-        let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
+        let token = sys::unguessable()?;
+        let hello = setup::hello(&options.offer(), session, token, clock.now());
         (&stream).write_all(&hello.to_bytes())?;
         let mut answer = SetupBytes::default();
         let mut room = [0; MAX_SETUP];
@@ -62,10 +63,10 @@ impl QosStream {
         }
         let now = clock.now();
         let answer = answer.read()?;
-        let concluded = setup::conclude(&options.offer(), session, &answer, now);
+        let concluded = setup::conclude(&options.offer(), (session, token), &answer, now);
         let established =
             concluded.unwrap_or(Err(SetupError::Wire(super::wire::WireError::Malformed)))?;
-        let connected = Self::establish(stream, options, &established)?;
+        let connected = Self::establish(stream, options, &established, Way::Connect)?;
         facade::must_reserve(connected.core(), options)?;
         Ok(connected)
     }
@@ -75,6 +76,7 @@ impl QosStream {
         stream: TcpStream,
         options: &QosOptions,
         established: &Established,
+        way: Way,
     ) -> Result<Self, SetupError> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(None)?;
@@ -82,12 +84,16 @@ impl QosStream {
         let addresses = (stream.local_addr()?, stream.peer_addr()?);
         let core = facade::core(Carrier::Tcp, addresses, options, established);
         facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
-        let inner = Arc::new(Inner::new(core, stream));
+        let rec_time = established.rec_time().map(|time| Wall::from_nanos(time.as_nanos()));
+        let recovery = established.token.zip(rec_time);
+        let recovery = recovery.map(|(token, rec_time)| Recovery::new(token, rec_time));
+        let inner = Arc::new(Inner::new(core, stream, recovery));
+        returning::prepare(&inner, way);
         maintenance::register(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
 
-    fn inner(&self) -> &Inner {
+    fn inner(&self) -> &Arc<Inner> {
         &self.0.0
     }
 
@@ -120,10 +126,26 @@ impl QosStream {
     /// # Errors
     /// The system's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let inner = self.inner();
         if how == Shutdown::Write {
-            self.inner().send_control(&self.core().status(self.core().clock.now()));
+            inner.send_control(&self.core().status(self.core().clock.now()));
         }
-        self.inner().channel.shutdown(how)
+        match (how, &inner.recovery) {
+            (_, None) => inner.channel.shutdown(how),
+            // The peer is told; what it sends is still acknowledged.
+            (Shutdown::Write, Some(_)) => {
+                inner.finish();
+                Ok(())
+            }
+            (Shutdown::Read, Some(recovery)) => {
+                recovery.shut_reading();
+                inner.channel.shutdown(how)
+            }
+            (Shutdown::Both, Some(_)) => {
+                inner.break_off();
+                Ok(())
+            }
+        }
     }
 
     /// Finishes sending, and waits until the peer has closed: then everything has arrived.
@@ -132,7 +154,10 @@ impl QosStream {
     /// # Errors
     /// If the peer does not close within `timeout`, or the system's error.
     pub fn close(self, timeout: Wall) -> io::Result<()> {
-        let Inner { channel: stream, reader, .. } = self.inner();
+        if self.inner().recovery.is_some() {
+            return self.inner().close_until(Instant::now() + timeout);
+        }
+        let Inner { channel: stream, reader, .. } = &**self.inner();
         stream.shutdown(Shutdown::Write)?;
         let _reader = lock(reader);
         let mut room = vec![0; 16 * 1024];
@@ -158,7 +183,9 @@ impl QosStream {
     /// # Errors
     /// Zero, or the system's error.
     pub fn set_write_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
-        self.inner().channel.set_write_timeout(timeout)
+        self.inner().channel.set_write_timeout(timeout)?;
+        self.inner().set_write_timeout(timeout);
+        Ok(())
     }
 
     fn read_bytes(&self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -185,7 +212,11 @@ fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<
 }
 
 /// Fills `room` until `until`.
-fn read_until(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
+pub(super) fn read_until(
+    stream: &TcpStream,
+    room: &mut [u8],
+    until: Instant,
+) -> Result<(), SetupError> {
     let mut filled = 0;
     while filled < room.len() {
         match read_once(stream, &mut room[filled..], until)? {
@@ -201,6 +232,7 @@ fn read_until_end(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result
     Ok(())
 }
 
+/// As it is maintained: it may be made anew.
 impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
@@ -214,7 +246,14 @@ impl Maintained for Inner {
         self.hear().then(|| self.channel.as_fd())
     }
 
-    fn drain(&self) -> bool {
+    fn look(&self) {
+        self.look_at_path();
+    }
+
+    fn drain(self: Arc<Self>) -> bool {
+        if self.recovery.is_some() {
+            return self.linger();
+        }
         let mut room = [0; 16 * 1024];
         loop {
             match rustix::net::recv(&self.channel, &mut room, RecvFlags::DONTWAIT) {
@@ -233,6 +272,11 @@ impl Maintained for Inner {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.core.close();
+        if self.0.recovery.is_some() {
+            self.0.finish();
+            maintenance::linger(self.0.clone());
+            return;
+        }
         // What was written is still sent, then FIN. Control messages of the peer must be read
         // meanwhile: otherwise the system would send RST and drop what
         // has not been sent.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::channel::{Channel, Waiting};
 use super::core::{Control, Core};
-use super::wire::{Header, Kind, MAX_CONTROL_LEN, TCP_HEADER};
+use super::wire::{Counted, Header, Kind, MAX_CONTROL_LEN, TCP_HEADER, WireError};
 
 /// Read-ahead in bytes: small messages need few system calls, large ones are read directly into
 /// their buffer.
@@ -37,6 +37,8 @@ pub(super) struct Writer {
     rest: Vec<u8>,
     /// A header and a short message.
     piece: Vec<u8>,
+    /// So many messages of the peer have been acknowledged to it.
+    pub(super) acknowledged: u64,
 }
 
 impl Writer {
@@ -123,11 +125,49 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes the rest of the last message, then one with its header.
+    ///
+    /// # Errors
+    /// The system's error; [`WouldBlock`](ErrorKind::WouldBlock) only if nothing of it was written: it
+    /// can be repeated.
+    pub(super) fn send_whole(&mut self, stream: &impl Channel, whole: &[u8]) -> io::Result<()> {
+        self.send_rest(stream, Waiting::AsSet)?;
+        let written = loop {
+            match stream.send(whole, Waiting::AsSet) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => break written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        };
+        if written < whole.len() { self.finish(stream, &[], whole, written) } else { Ok(()) }
+    }
+
+    /// Writes the rest of the last message and as much of `more` as is taken now; the rest waits.
+    ///
+    /// # Errors
+    /// The system's error; [`WouldBlock`](ErrorKind::WouldBlock) if a rest waits.
+    pub(super) fn push(&mut self, stream: &impl Channel, more: &[u8]) -> io::Result<()> {
+        self.rest.extend_from_slice(more);
+        self.send_rest(stream, Waiting::Never)
+    }
+
+    /// A new channel is in place, over which the peer has learned what was received.
+    pub(super) fn restart(&mut self, received: u64) {
+        self.rest.clear();
+        self.acknowledged = received;
+    }
+
     /// Writes a control message, unless one is waiting: they are repeated
-    /// twice a second.
-    pub(super) fn send_control(&mut self, stream: &impl Channel, core: &Core, control: &Control) {
+    /// twice a second. False if one is waiting.
+    pub(super) fn send_control(
+        &mut self,
+        stream: &impl Channel,
+        core: &Core,
+        control: &Control,
+    ) -> bool {
         if self.send_rest(stream, Waiting::Never).is_err() {
-            return;
+            return false;
         }
         let Control { kind, body } = control;
         let sent = core.clock.now().as_nanos();
@@ -136,6 +176,7 @@ impl Writer {
         self.rest.extend(body);
         // What does not fit goes before the next message; an error shows there, too.
         let _ = self.send_rest(stream, Waiting::Never);
+        true
     }
 }
 
@@ -157,6 +198,30 @@ pub(super) struct Reader {
     until: Option<Instant>,
     /// Whether the call has read from the channel.
     has_read: bool,
+    /// Of a connection that can be made anew.
+    pub(super) counts: Option<Counts>,
+}
+
+/// Where a reader stands in the messages of its peer, over all channels of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Messages that were taken whole.
+    pub(super) taken: u64,
+    /// Payload taken since the last acknowledgement.
+    pub(super) unacknowledged: usize,
+    /// Bytes that the application has got of the message that it reads.
+    given: usize,
+    /// The peer has said that no more follow.
+    pub(super) has_ended: bool,
+    /// The channel is broken, and what was taken has been told: nothing more is read of it.
+    pub(super) is_frozen: bool,
+}
+
+impl Counts {
+    /// What is acknowledged: the messages, and their end as one more.
+    pub(super) fn received(&self) -> u64 {
+        self.taken + u64::from(self.has_ended)
+    }
 }
 
 impl Reader {
@@ -172,6 +237,7 @@ impl Reader {
             ahead: AHEAD,
             until: None,
             has_read: false,
+            counts: None,
         }
     }
 
@@ -225,16 +291,28 @@ impl Reader {
         mut control: impl FnMut(&Header, &[u8]) -> io::Result<()>,
     ) -> io::Result<bool> {
         while self.open.is_none() {
+            if let Some(counts) = &self.counts {
+                // Others than the application go on: the peer still acknowledges.
+                if counts.has_ended && waiting == Waiting::AsSet {
+                    return Ok(false);
+                }
+                if counts.is_frozen {
+                    return Err(ErrorKind::NotConnected.into());
+                }
+            }
             let Some(header) = self.ahead().first_chunk() else {
                 let is_whole = self.start == self.end;
                 match self.fill(stream, waiting)? {
-                    0 if is_whole => return Ok(false),
+                    0 if is_whole && self.may_end() => return Ok(false),
                     0 => return Err(ErrorKind::UnexpectedEof.into()),
                     _ => continue,
                 }
             };
             let header = Header::of_tcp(header, core.max_receive_size).map_err(damaged)?;
             if header.kind == Kind::Data {
+                if !self.is_next(&header) {
+                    return Err(damaged(WireError::Malformed));
+                }
                 self.start += TCP_HEADER;
                 self.ahead = if header.length > LONG { AHEAD_OF_LONG } else { AHEAD };
                 self.open = Some((header, header.length));
@@ -249,9 +327,68 @@ impl Reader {
             }
             let start = self.start;
             self.start += whole;
-            control(&header, &self.buffer[start + TCP_HEADER..start + whole])?;
+            let body = &self.buffer[start + TCP_HEADER..start + whole];
+            if header.kind == Kind::End
+                && let Some(counts) = &mut self.counts
+            {
+                let Counted { messages } = Counted::read(body).map_err(damaged)?;
+                if messages != counts.taken {
+                    return Err(damaged(WireError::Malformed));
+                }
+                counts.has_ended = true;
+            }
+            control(&header, body)?;
         }
         Ok(true)
+    }
+
+    /// Whether the stream may end here: where a connection can be made anew, only after the peer said so.
+    fn may_end(&self) -> bool {
+        self.counts.as_ref().is_none_or(|counts| counts.has_ended)
+    }
+
+    /// Whether a message is the one that follows, where a connection can be made anew.
+    fn is_next(&self, header: &Header) -> bool {
+        self.counts.as_ref().is_none_or(|counts| {
+            let is_next = header.sequence == counts.taken as u32;
+            is_next && !counts.has_ended && header.length >= counts.given
+        })
+    }
+
+    /// The open message was taken whole.
+    fn on_taken(&mut self, length: usize) {
+        if let Some(counts) = &mut self.counts {
+            counts.taken += 1;
+            counts.unacknowledged += length + TCP_HEADER;
+            counts.given = 0;
+        }
+    }
+
+    /// A new channel is in place: the message that was read comes again.
+    pub(super) fn restart(&mut self) {
+        (self.start, self.end, self.open) = (0, 0, None);
+        self.stash.clear();
+        if let Some(counts) = &mut self.counts {
+            counts.is_frozen = false;
+            counts.unacknowledged = 0;
+        }
+    }
+
+    /// Drops what the application has got of the open message before the channel broke.
+    fn pass_given(&mut self, stream: &impl Channel) -> io::Result<()> {
+        let Some(given) = self.counts.as_ref().map(|counts| counts.given) else { return Ok(()) };
+        while let Some((header, left)) = self.open
+            && given + left > header.length
+            && self.stash.is_empty()
+        {
+            if self.start == self.end && self.fill(stream, Waiting::AsSet)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let passed = self.ahead().len().min(given + left - header.length);
+            self.start += passed;
+            self.open = Some((header, left - passed));
+        }
+        Ok(())
     }
 
     /// Reads the open message completely.
@@ -265,10 +402,11 @@ impl Reader {
         stream: &impl Channel,
         buffer: &mut [u8],
     ) -> io::Result<(Header, usize)> {
+        self.pass_given(stream)?;
         let Some((header, left)) = self.open else { return Err(ErrorKind::InvalidInput.into()) };
         let length = self.stash.len() + left;
         if self.is_dropped || length > buffer.len() {
-            self.pass_over(stream)?;
+            self.pass_over(stream, Waiting::AsSet)?;
             return Err(too_long(header.length, buffer.len(), "the buffer"));
         }
         let mut filled = self.stash.len();
@@ -285,6 +423,7 @@ impl Reader {
             }
         }
         self.open = None;
+        self.on_taken(header.length);
         Ok((header, length))
     }
 
@@ -314,15 +453,16 @@ impl Reader {
     }
 
     /// Drops the rest of the open message.
-    fn pass_over(&mut self, stream: &impl Channel) -> io::Result<()> {
+    pub(super) fn pass_over(&mut self, stream: &impl Channel, waiting: Waiting) -> io::Result<()> {
         self.stash.clear();
         self.is_dropped = true;
         while let Some((header, left)) = self.open {
             if left == 0 {
                 (self.open, self.is_dropped) = (None, false);
+                self.on_taken(header.length);
                 break;
             }
-            if self.start == self.end && self.fill(stream, Waiting::AsSet)? == 0 {
+            if self.start == self.end && self.fill(stream, waiting)? == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             let passed = self.ahead().len().min(left);
@@ -338,6 +478,7 @@ impl Reader {
         stream: &impl Channel,
         buffer: &mut [u8],
     ) -> io::Result<(usize, Option<Header>)> {
+        self.pass_given(stream)?;
         let Some((header, left)) = self.open else { return Ok((0, None)) };
         let mut got = self.stash.len().min(buffer.len());
         buffer[..got].copy_from_slice(&self.stash[..got]);
@@ -350,6 +491,11 @@ impl Reader {
         }
         let is_whole = left == 0 && self.stash.is_empty();
         self.open = (!is_whole).then_some((header, left));
+        if is_whole {
+            self.on_taken(header.length);
+        } else if let Some(counts) = &mut self.counts {
+            counts.given += got;
+        }
         Ok((got, is_whole.then_some(header)))
     }
 

@@ -3,10 +3,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
 
+use crate::description::Description;
 use crate::source::{Datagrams, SourceCommand};
 
 /// Maximum bytes of a packet: RTCP does not exceed the path's MTU. Longer ones are ignored.
@@ -54,9 +57,44 @@ pub struct RtpSource {
     // Dropped first: it uses the other.
     _control: Driver<Forwarder>,
     pub(crate) media: Arc<Driver<Datagrams>>,
+    clock: Clock,
 }
 
+/// How often a description is sent: who comes to a relay later gets it, too, and it may be lost.
+const DESCRIBED_EACH: Wall = Wall::from_secs(2);
+
+/// How often it is looked for.
+const LOOKED_EACH: Wall = Wall::from_millis(500);
+
 impl RtpSource {
+    /// Sends the description that `look` returns beside the packets, again and again, until the source
+    /// ends. `look` is called twice a second, in a thread.
+    pub(crate) fn describe(
+        &self,
+        mut look: impl FnMut() -> Option<Description> + Send + 'static,
+    ) -> io::Result<()> {
+        let (media, clock) = (Arc::downgrade(&self.media), self.clock);
+        let work = move || {
+            let mut sent: Option<(Instant, Description)> = None;
+            loop {
+                let found = look();
+                let Some(media) = media.upgrade() else { return };
+                let is_due = |(at, before): &(Instant, Description)| {
+                    at.elapsed() >= DESCRIBED_EACH || found.as_ref() != Some(before)
+                };
+                if let Some(found) = found.clone().filter(|_| sent.as_ref().is_none_or(is_due)) {
+                    let packet = SourceCommand::Datagram(clock.now(), found.to_packet().into());
+                    if media.command(packet).is_ok() {
+                        sent = Some((Instant::now(), found));
+                    }
+                }
+                drop(media);
+                thread::sleep(LOOKED_EACH);
+            }
+        };
+        thread::Builder::new().name("description".to_owned()).spawn(work).map(drop)
+    }
+
     pub(crate) fn spawn(
         (media, control): (Socket, Socket),
         datagrams: Datagrams,
@@ -66,7 +104,7 @@ impl RtpSource {
         let media = Arc::new(Driver::spawn(media, datagrams, clock, options)?);
         let forwarder = Forwarder { to: Arc::clone(&media) };
         let control = Driver::spawn(control, forwarder, clock, options)?;
-        Ok(Self { _control: control, media })
+        Ok(Self { _control: control, media, clock })
     }
 }
 

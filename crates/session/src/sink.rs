@@ -16,6 +16,7 @@ use ontempo_udp::{
     Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket, Transmit,
 };
 
+use crate::description::{Description, DescriptionError, is_description, of_packet};
 use crate::error::{Error, target};
 use crate::latency::grace_with;
 use crate::message::Label;
@@ -99,6 +100,8 @@ pub enum Target {
         to: SocketAddr,
         /// The destination of RTCP, if it is another.
         control: Option<SocketAddr>,
+        /// Takes the session description of RTP, if the sender has one.
+        described: Option<DescriptionTaker>,
     },
     /// A byte stream: a file, a pipe, or the program itself. Of an elementary stream it is the frames.
     Bytes {
@@ -110,6 +113,10 @@ pub enum Target {
     /// A part of this program that takes each datagram when it is due.
     Taker(Box<dyn DatagramTaker>),
 }
+
+/// Takes a session description, and what is wrong with one, from the thread that hands on the datagrams:
+/// each that differs from the one before.
+pub type DescriptionTaker = Box<dyn FnMut(Result<Description, DescriptionError>) + Send>;
 
 /// Takes the datagrams of a stream from the thread that receives, which waits for it.
 pub trait DatagramTaker: Send {
@@ -260,6 +267,9 @@ pub(crate) struct Datagrams {
     depacketizer: StreamDepacketizer,
     to: SocketAddr,
     control: Option<SocketAddr>,
+    described: Option<DescriptionTaker>,
+    /// The latest description's packet.
+    description: Vec<u8>,
     counts: Arc<Mutex<Counts>>,
     load: Arc<Load>,
     /// Datagrams are released at times, also after the end of the stream.
@@ -268,6 +278,14 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
+    /// Takes a packet with a description, which is for no player.
+    fn describe(&mut self, packet: &[u8]) {
+        if let Some(described) = self.described.as_mut().filter(|_| self.description != packet) {
+            self.description = packet.to_vec();
+            described(of_packet(packet));
+        }
+    }
+
     fn note_load(&self) {
         let held = self.depacketizer.depacketizer.waiting();
         self.load.held.store(held, Ordering::Relaxed);
@@ -311,6 +329,12 @@ impl Protocol for Datagrams {
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
         while let Some(restored) = self.depacketizer.depacketizer.poll(now) {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).count(&restored);
+            if is_description(&restored.data) {
+                if restored.is_whole {
+                    self.describe(&restored.data);
+                }
+                continue;
+            }
             if is_usable(&restored) {
                 buffer.extend_from_slice(&restored.data);
                 self.note_load();
@@ -359,13 +383,15 @@ impl Sink {
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {
-            Target::Datagrams { socket, to, control } => {
+            Target::Datagrams { socket, to, control, described } => {
                 let counts = Arc::new(Mutex::new(counts));
                 let load = Arc::<Load>::default();
                 let datagrams = Datagrams {
                     depacketizer,
                     to,
                     control,
+                    described,
+                    description: Vec::new(),
                     counts: Arc::clone(&counts),
                     load: Arc::clone(&load),
                     is_timed: matches!(release, Release::AsArrived { .. }),

@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
+use crate::description::Description;
 use crate::file::SourceFile;
 use crate::rtcp::RtpSource;
 
@@ -136,6 +137,22 @@ impl Source {
     pub fn rtp(sockets: (Socket, Socket), backlog: &Arc<Backlog>) -> io::Result<Self> {
         let datagrams = Datagrams::new(backlog, false);
         Ok(Self::Rtp(RtpSource::spawn(sockets, datagrams)?))
+    }
+
+    /// Sends the session description that `look` returns beside the packets of [`rtp`](Self::rtp), every
+    /// two seconds and when it is another one, until the source ends; without effect on other sources.
+    /// `look` is called twice a second, in a thread.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn describe(
+        &self,
+        look: impl FnMut() -> Option<Description> + Send + 'static,
+    ) -> io::Result<()> {
+        match self {
+            Self::Rtp(source) => source.describe(look),
+            _ => Ok(()),
+        }
     }
 
     /// Reads a file or a pipe to its end and packetizes it into `backlog`; with `realtime` at the

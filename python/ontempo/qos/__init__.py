@@ -43,7 +43,17 @@ from ontempo.live.listener import Refused
 
 from .connection import Connection, Delivery, Message, connect
 from .errors import DisagreementError, SpecificationError
-from .events import Changed, Events, Lasting, Reservation, Step, Violation
+from .events import (
+    Changed,
+    ConnectionLost,
+    ConnectionRecovered,
+    ConnectionUnrecoverable,
+    Events,
+    Lasting,
+    Reservation,
+    Step,
+    Violation,
+)
 from .listener import Listener, listen
 from .specification import Ladder, QosOptions, Specification, read
 
@@ -52,6 +62,9 @@ __all__ = [
     "Changed",
     "ClosedError",
     "Connection",
+    "ConnectionLost",
+    "ConnectionRecovered",
+    "ConnectionUnrecoverable",
     "Delivery",
     "DisagreementError",
     "EndpointError",

@@ -158,7 +158,10 @@ class Connection(Waitable[QosChannel], Closing):
         return reports
 
     def events(self) -> Events:
-        """The events from now on: `Violation`, `Lasting`, `Step`, `Changed`, `Reservation`."""
+        """The events from now on: `Violation`, `Lasting`, `Step`, `Changed`, `Reservation`.
+
+        Over TCP also `ConnectionLost`, `ConnectionRecovered`, `ConnectionUnrecoverable`.
+        """
         return Events(self._native.events(self._bridge.waker), self._bridge)
 
     async def close(self, timeout_s: float = 0.0) -> None:

@@ -1,5 +1,6 @@
 """Events of a connection."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
@@ -8,7 +9,19 @@ from ontempo.live.bridge import Waitable
 
 from .specification import Specification
 
-__all__ = ["Changed", "Direction", "Event", "Events", "Lasting", "Reservation", "Step", "Violation"]
+__all__ = [
+    "Changed",
+    "ConnectionLost",
+    "ConnectionRecovered",
+    "ConnectionUnrecoverable",
+    "Direction",
+    "Event",
+    "Events",
+    "Lasting",
+    "Reservation",
+    "Step",
+    "Violation",
+]
 
 Direction: TypeAlias = Literal["sending", "receiving"]
 """A direction of a connection, seen from this end."""
@@ -91,7 +104,50 @@ class Reservation:
     """Why it was refused or lost; otherwise empty."""
 
 
-Event: TypeAlias = Violation | Lasting | Step | Changed | Reservation
+@dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """Over TCP, where ``rec_time`` is agreed: the connection is broken, and is being made anew."""
+
+    reason: str
+    """What broke it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRecovered:
+    """A lost connection is made anew, and goes on where it broke."""
+
+    after_s: float
+    """How long it was lost, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionUnrecoverable:
+    """``rec_time`` is agreed, but this connection is not made anew if it breaks."""
+
+    reason: str
+    """Why not: the other end is of an older version."""
+
+
+Event: TypeAlias = (
+    Violation
+    | Lasting
+    | Step
+    | Changed
+    | Reservation
+    | ConnectionLost
+    | ConnectionRecovered
+    | ConnectionUnrecoverable
+)
+
+
+_PLAIN: dict[str, Callable[..., Event]] = {
+    "violation": Violation,
+    "lasting": Lasting,
+    "reservation": Reservation,
+    "lost": ConnectionLost,
+    "recovered": ConnectionRecovered,
+    "unrecoverable": ConnectionUnrecoverable,
+}
 
 
 class Events(Waitable[QosEvents]):
@@ -108,16 +164,10 @@ class Events(Waitable[QosEvents]):
         if parts is None:
             return None
         kind, *rest = parts
-        match kind:
-            case "violation":
-                return Violation(*rest)
-            case "lasting":
-                return Lasting(*rest)
-            case "step":
-                down, rung, agreed = rest
-                return Step(down, rung, Specification(**agreed))
-            case "changed":
-                direction, agreed = rest
-                return Changed(direction, Specification(**agreed))
-            case _:
-                return Reservation(*rest)
+        if kind == "step":
+            down, rung, agreed = rest
+            return Step(down, rung, Specification(**agreed))
+        if kind == "changed":
+            direction, agreed = rest
+            return Changed(direction, Specification(**agreed))
+        return _PLAIN[kind](*rest)

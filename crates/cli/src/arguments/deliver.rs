@@ -213,6 +213,10 @@ pub(crate) struct Send {
     /// file, or - for standard input
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Place,
+    /// With rtp://: the encoder's session description (ffmpeg -sdp_file FILE), carried to the receiver;
+    /// read once it is there, and when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sdp: Option<PathBuf>,
     /// The receiver: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or a name or
     /// an address, and a port
     /// Given several times: addresses of the same receiver, each a path (--paths)
@@ -293,6 +297,10 @@ pub(crate) struct Receive {
     /// standard output
     #[arg(long, value_name = "SINK", required_unless_present = "serve", conflicts_with = "serve")]
     pub(crate) to: Option<Place>,
+    /// With rtp://: write the sender's session description (its --sdp) for the address of --to into this
+    /// file: ffplay -protocol_whitelist file,udp,rtp FILE
+    #[arg(long, value_name = "FILE", requires = "to")]
+    pub(crate) sdp: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) serve: Serve,
     /// File of certificate and key (PEM), created if missing; default: a new certificate at each
@@ -301,7 +309,7 @@ pub(crate) struct Receive {
     pub(crate) identity: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) admission: Admission,
-    /// Replace the file of --to if it exists
+    /// Replace the file of --to, and that of --sdp, if it exists
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Delay from the source to the output, without the fastest transit; default: the sender's

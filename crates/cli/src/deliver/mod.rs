@@ -6,6 +6,7 @@ mod published;
 mod receive;
 mod relay;
 mod relay_page;
+mod sdp;
 mod send;
 mod serve;
 mod status_line;

@@ -28,6 +28,7 @@ use serde_json::json;
 
 use super::documents::{Counters, Documents, Meter, with};
 use super::published::{self, Published, with_rates, with_report};
+use super::sdp;
 use super::serve::Pages;
 use super::status_line::StatusLine;
 use super::{EXAMPLE_PORT, configuration, failure};
@@ -145,12 +146,21 @@ fn check_target(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(option) = arguments.serve.without_page() {
         return Err(Failure::Input(format!("{option}: it is for the page of --serve")));
     }
+    match (&arguments.sdp, &arguments.to) {
+        (None, _) => {}
+        (Some(path), Some(Place::Rtp(_))) => sdp::check(path, arguments.overwrite)?,
+        (Some(_), _) => {
+            return Err(Failure::Input("--sdp: it describes RTP: --to rtp://HOST:PORT".to_owned()));
+        }
+    }
     match &arguments.to {
         Some(Place::File(path)) => {
             let is_file = place(path, arguments.overwrite)?.is_some_and(|place| place.is_file());
             if is_file && !arguments.overwrite { Err(exists(path)) } else { Ok(()) }
         }
-        Some(Place::Udp(_) | Place::Rtp(_) | Place::Pipe) | None if arguments.overwrite => {
+        Some(Place::Udp(_) | Place::Rtp(_) | Place::Pipe) | None
+            if arguments.overwrite && arguments.sdp.is_none() =>
+        {
             Err(Failure::Input("--overwrite: --to names no file".to_owned()))
         }
         _ => Ok(()),
@@ -230,7 +240,7 @@ impl ReceiverHandler for OutputHandler<'_> {
             let pages = self.pages.as_ref().map(Pages::target);
             return pages.ok_or_else(|| "there is no target".to_owned());
         };
-        target(to, self.arguments.overwrite).map_err(|failure| {
+        target(to, self.arguments, self.status.documents).map_err(|failure| {
             self.failed = Some(failure);
             "the target cannot be opened".to_owned()
         })
@@ -507,16 +517,18 @@ impl OutputHandler<'_> {
     }
 }
 
-fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
+fn target(to: &Place, arguments: &Arguments, documents: Documents) -> Result<Target, Failure> {
     match to {
         Place::Udp(address) => {
             let to = resolve(address, "--to udp://")?;
-            Ok(Target::Datagrams { socket: socket_for(to)?, to, control: None })
+            Ok(Target::Datagrams { socket: socket_for(to)?, to, control: None, described: None })
         }
         Place::Rtp(address) => {
             let to = resolve(address, "--to rtp://")?;
             let control = SocketAddr::new(to.ip(), to.port().saturating_add(1));
-            Ok(Target::Datagrams { socket: socket_for(to)?, to, control: Some(control) })
+            let described = arguments.sdp.clone().map(|path| sdp::write(path, to, documents));
+            let control = Some(control);
+            Ok(Target::Datagrams { socket: socket_for(to)?, to, control, described })
         }
         Place::Pipe => {
             // Without the buffer of the standard library: bytes count as written when they are.
@@ -526,7 +538,7 @@ fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
         }
         Place::File(path) => {
             let name = path.display().to_string();
-            let file = output_file(path, overwrite)?;
+            let file = output_file(path, arguments.overwrite)?;
             Ok(Target::Bytes { to: Box::new(file), name })
         }
     }

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::documents::{Counters, Documents, Meter, with};
 use super::paths::{self, AnySender};
 use super::published::{self, Published, with_rates, with_report};
+use super::sdp;
 use super::status_line::StatusLine;
 use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
@@ -112,6 +113,9 @@ fn other_trust(arguments: &Arguments) -> Result<Option<Trust>, Failure> {
 
 /// The source; if `is_file`, a regular file is one that arrives whole.
 fn source(arguments: &Arguments, backlog: &Arc<Backlog>, is_file: bool) -> Result<Source, Failure> {
+    if arguments.sdp.is_some() && !matches!(arguments.from, Place::Rtp(_)) {
+        return Err(Failure::Input("--sdp: it describes RTP: --from rtp://:PORT".to_owned()));
+    }
     let realtime = arguments.realtime;
     let started = match &arguments.from {
         Place::Udp(address) => {
@@ -123,7 +127,12 @@ fn source(arguments: &Arguments, backlog: &Arc<Backlog>, is_file: bool) -> Resul
             let bind = |address: &str| {
                 socket_at(address, "--from rtp://", EXAMPLE_PORT, SocketOptions::default())
             };
-            Source::rtp((bind(address)?, bind(&next_port(address))?), backlog)
+            let started = Source::rtp((bind(address)?, bind(&next_port(address))?), backlog);
+            if let (Some(path), Ok(source)) = (&arguments.sdp, &started) {
+                let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
+                source.describe(sdp::look(path, port.unwrap_or_default())).map_err(environment)?;
+            }
+            started
         }
         Place::Pipe => Source::bytes(io::stdin(), "standard input", backlog, realtime),
         Place::File(path) => {

@@ -104,6 +104,22 @@ fn ffmpeg(place: &Place, words: &str) -> Child {
 }
 
 #[test]
+fn a_session_description_is_for_rtp_and_replaces_no_file_unasked() {
+    let place = Place::new("deliver-sdp", SCENARIO);
+    let send =
+        ["send", "--to", "127.0.0.1:1", "--insecure", "--sdp", "a.sdp", "--from", "udp://:5004"];
+    place.run(&send).fails(2, &["--sdp: it describes RTP: --from rtp://:PORT"]);
+    let receive = ["receive", "--listen", "127.0.0.1:0", "--sdp", "there.sdp", "--to"];
+    let to = |sink| [&receive[..], &[sink]].concat();
+    place.run(&to("udp://127.0.0.1:9")).fails(2, &["--sdp: it describes RTP"]);
+    fs::write(place.path("there.sdp"), "mine").expect("written");
+    place
+        .run(&to("rtp://127.0.0.1:9"))
+        .fails(2, &["--sdp there.sdp: it exists: --overwrite replaces it"]);
+    assert_eq!(fs::read_to_string(place.path("there.sdp")).expect("read"), "mine");
+}
+
+#[test]
 fn ffmpeg_plays_what_ffmpeg_sends_as_h_264_in_rtp_over_a_lossy_path() {
     let place = Place::new("deliver-h264", SCENARIO);
     if !ontempo_testing::require_programs(&["ffmpeg", "ffprobe"]) {
@@ -115,27 +131,23 @@ fn ffmpeg_plays_what_ffmpeg_sends_as_h_264_in_rtp_over_a_lossy_path() {
         ontempo_testing::skip!("no ffmpeg that makes H.264");
     }
     let (sink, port) = (free_pair(), free_pair());
-    let receiver = Receiver::start(&place, &["--to", &format!("rtp://127.0.0.1:{sink}")]);
+    let to = format!("rtp://127.0.0.1:{sink}");
+    let receiver = Receiver::start(&place, &["--to", &to, "--sdp", "play.sdp"]);
     let relay = Relay::start(receiver.address, 0.05, Duration::from_millis(10));
-    let more = ["--fingerprint", &receiver.fingerprint];
+    let more = ["--fingerprint", &receiver.fingerprint, "--sdp", "sent.sdp"];
     let sender = send(&place, relay.address, &format!("rtp://127.0.0.1:{port}"), &more);
-    // The encoder's description, with the ports of the player.
-    let describe = format!(
+    // The encoder writes its description; it arrives, with the port of the player.
+    let words = format!(
         "-loglevel error -re -i film.mp4 -c copy -f rtp -sdp_file sent.sdp rtp://127.0.0.1:{port}"
     );
-    let mut encoder = ffmpeg(&place, &describe);
+    let mut encoder = ffmpeg(&place, &words);
     let until = Instant::now() + Duration::from_secs(10);
-    let described = loop {
-        let text = fs::read_to_string(place.path("sent.sdp")).unwrap_or_default();
-        if text.contains("sprop-parameter-sets") {
-            break text;
-        }
-        assert!(Instant::now() < until, "no description: {text}");
+    while !fs::read_to_string(place.path("play.sdp")).is_ok_and(|text| {
+        text.contains("sprop-parameter-sets") && text.contains(&format!("m=video {sink} "))
+    }) {
+        assert!(Instant::now() < until, "no description arrives");
         std::thread::sleep(Duration::from_millis(20));
-    };
-    let played = described.replace(&format!("m=video {port} "), &format!("m=video {sink} "));
-    assert_ne!(played, described);
-    fs::write(place.path("play.sdp"), played).expect("written");
+    }
     let play = "-loglevel error -protocol_whitelist file,udp,rtp -t 3 -i play.sdp -c copy out.mkv";
     let mut player = ffmpeg(&place, play);
     let until = Instant::now() + Duration::from_secs(30);

@@ -83,6 +83,9 @@ pub(crate) enum Parts {
     Step((&'static str, bool, usize, SpecificationFields)),
     Changed((&'static str, &'static str, SpecificationFields)),
     Reservation((&'static str, &'static str, &'static str, String)),
+    Lost((&'static str, String)),
+    Recovered((&'static str, f64)),
+    Unrecoverable((&'static str, String)),
 }
 
 #[derive(IntoPyObject)]
@@ -160,6 +163,9 @@ impl Parts {
                 let (direction, state) = (direction_name(direction), state.name());
                 Self::Reservation(("reservation", direction, state, reason))
             }
+            Event::Lost { reason } => Self::Lost(("lost", reason)),
+            Event::Recovered { after } => Self::Recovered(("recovered", after.as_secs_f64())),
+            Event::Unrecoverable { reason } => Self::Unrecoverable(("unrecoverable", reason)),
         }
     }
 }

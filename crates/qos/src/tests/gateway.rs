@@ -192,7 +192,9 @@ fn near_server(seed: u64) -> (u64, u64) {
         }
         for one in complete {
             let (answer, established) = match one.verdict {
-                Verdict::Ignore => panic!("seed {seed}: an ignored peer was returned"),
+                Verdict::Ignore | Verdict::Return(_) => {
+                    panic!("seed {seed}: an ignored peer was returned")
+                }
                 Verdict::Refuse(answer, _) => (answer, None),
                 Verdict::Accept(answer, established) => (answer, Some(established)),
             };
@@ -260,7 +262,8 @@ fn near_clients(seed: u64) -> (u64, u64) {
                 match got.missing() {
                     Ok(0) => {
                         break got.read().map_err(SetupError::from).and_then(|answer| {
-                            let concluded = setup::conclude(&own, session, &answer, time);
+                            let concluded =
+                                setup::conclude(&own, (session, [0; 16]), &answer, time);
                             concluded.unwrap_or(Err(SetupError::Silent))
                         });
                     }

@@ -82,7 +82,7 @@ impl Link {
         let at = SocketAddr::from(([127, 0, 0, 1], 9));
         let clock = Clock::Virtual(Arc::clone(clock));
         let core = Core::new(Carrier::Tcp, (at, at), options, established, clock);
-        let far = Connection::new(core, wire);
+        let far = Connection::new(core, wire, None);
         // As the maintenance thread does with a new connection.
         far.send_control(&far.core.status(far.core.clock.now()));
         let near = Memory::default();

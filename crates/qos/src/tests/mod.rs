@@ -9,6 +9,7 @@ mod memory;
 mod monitoring;
 mod peers;
 mod quic;
+mod recovery;
 mod relay;
 mod setups;
 mod transports;

@@ -35,7 +35,13 @@ pub(super) fn offer(dice: &mut Dice) -> Offer {
         }
     };
     let (send, receive) = (one(), one());
-    Offer { send, receive, reserves: dice.once_in(2), must_reserve: dice.once_in(8) }
+    Offer {
+        send,
+        receive,
+        reserves: dice.once_in(2),
+        must_reserve: dice.once_in(8),
+        recovers: dice.once_in(4),
+    }
 }
 
 fn garbage(dice: &mut Dice) -> Vec<u8> {

@@ -31,17 +31,21 @@ prop_compose! {
 
 prop_compose! {
     fn setup()(
-        kind in 0..4, numbers in any::<[u64; 4]>(), cookie in any::<Cookie>(),
+        kind in 0..6, numbers in any::<[u64; 4]>(), cookie in any::<Cookie>(),
         send in specification(), receive in specification(), flags in any::<[bool; 2]>(),
     ) -> Setup {
         let [session, echo, arrived, sent] = numbers;
         let [reserves, must_reserve] = flags;
-        let offer = Offer { send, receive, reserves, must_reserve };
+        let offer = Offer { send, receive, reserves, must_reserve, recovers: kind == 2 };
         match kind {
             0 => Setup::Hello { session, cookie, sent, offer },
             1 => Setup::Challenge { session, cookie },
             2 => Setup::Accept { session, echo, arrived, sent, offer },
-            _ => Setup::Refuse { session, reason: Reason::Busy, offer },
+            3 => Setup::Refuse { session, reason: Reason::Busy, offer },
+            4 => {
+                Setup::Return { session, token: cookie, attempt: echo as u32, received: arrived }
+            }
+            _ => Setup::Returned { session, received: arrived },
         }
     }
 }
@@ -103,11 +107,13 @@ proptest! {
         prop_assert_eq!(Refused::read(&refused.to_bytes()), Ok(refused));
         let pong = Pong { echo: numbers[0], arrived: numbers[1] };
         prop_assert_eq!(Pong::read(&pong.to_bytes()), Ok(pong));
+        let counted = Counted { messages: numbers[2] };
+        prop_assert_eq!(Counted::read(&counted.to_bytes()), Ok(counted));
     }
 
     #[test]
     fn any_bytes_are_read_without_panic(
-        bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..6, session: u64,
+        bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..8, session: u64,
     ) {
         let _ = (Status::read(&bytes), Pong::read(&bytes), Change::read(&bytes));
         let _ = Header::of_udp(&bytes, bytes.len(), session);

@@ -9,6 +9,7 @@ use ontempo_foundation::printable;
 pub(super) const STATUS: usize = (11 + Parameter::ALL.len()) * 8 + 10;
 pub(super) const CHANGE: usize = 4 + SPECIFICATION;
 pub(super) const REFUSED: usize = 160;
+pub(super) const COUNT: usize = 8;
 
 /// Means: not measured.
 pub(super) const NONE: u64 = u64::MAX;
@@ -75,6 +76,13 @@ pub struct Change {
 pub struct Refused {
     /// The reason, of which 160 bytes are sent.
     pub reason: String,
+}
+
+/// A number of messages: received, in an acknowledgement, or sent, at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The number.
+    pub messages: u64,
 }
 
 impl Status {
@@ -192,5 +200,22 @@ impl Refused {
         let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == REFUSED);
         let text = text.ok_or(WireError::Malformed)?;
         Ok(Self { reason: printable(text.trim_end_matches('\0')).into_owned() })
+    }
+}
+
+impl Counted {
+    /// Encodes it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.messages.to_be_bytes().to_vec()
+    }
+
+    /// Parses it.
+    ///
+    /// # Errors
+    /// A wrong length.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut read = Octets(bytes);
+        let counted = Self { messages: read.u64()? };
+        read.end().map(|()| counted)
     }
 }

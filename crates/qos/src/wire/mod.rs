@@ -8,6 +8,12 @@
 //! | 2 challenge | session, cookie |
 //! | 3 accept | session, hello's time, its arrival time, sending time, offer |
 //! | 4 refuse | session, reason, offer |
+//! | 5 return | session, token, number of the attempt, messages received |
+//! | 6 returned | session, messages received |
+//!
+//! Over TCP the cookie of a hello is a token by which the client may return if its connection breaks; an
+//! accept says by a flag of its offer that the server will know it, and only then are there acknowledgements
+//! and an end (`Kind`), 5 and 6. Before that, servers ignored the cookie and sent no such flag.
 //!
 //! An offer is two specifications: of the sending and of the receiving direction. As both ends
 //! then have all four, each computes the agreement, or the refusal, itself. No answer is longer
@@ -25,8 +31,8 @@ use ontempo_mechanisms::qos::{Parameter, Specification, Term};
 use ontempo_foundation::octets::{Octets, Short};
 pub use ontempo_udp::Cookie;
 
-use control::{CHANGE, NONE, REFUSED, STATUS};
-pub use control::{Change, Figures, Pong, Refused, Status};
+use control::{CHANGE, COUNT, NONE, REFUSED, STATUS};
+pub use control::{Change, Counted, Figures, Pong, Refused, Status};
 
 /// Protocol version.
 pub const VERSION: u8 = 3;
@@ -72,6 +78,8 @@ pub struct Offer {
     pub reserves: bool,
     /// Whether it takes no connection without a reservation.
     pub must_reserve: bool,
+    /// In an accept over TCP to a hello with a token: whether a connection that breaks can return.
+    pub recovers: bool,
 }
 
 /// Why an end refuses.
@@ -85,6 +93,8 @@ pub enum Reason {
     Busy,
     /// One end must reserve, and one does not.
     Reservation,
+    /// It has no connection to return to: another token, or it has ended.
+    Unknown,
 }
 
 /// A handshake message.
@@ -95,6 +105,8 @@ pub enum Setup {
     Challenge { session: u64, cookie: Cookie },
     Accept { session: u64, echo: u64, arrived: u64, sent: u64, offer: Offer },
     Refuse { session: u64, reason: Reason, offer: Offer },
+    Return { session: u64, token: Cookie, attempt: u32, received: u64 },
+    Returned { session: u64, received: u64 },
 }
 
 /// Why bytes are not a message of this protocol.
@@ -138,6 +150,11 @@ pub enum Kind {
     Bye = 4,
     /// A [`Refused`].
     Refused = 5,
+    /// How many messages have been received, their [`End`](Self::End) as one more: only where a broken
+    /// connection can return.
+    Ack = 6,
+    /// How many messages were sent: no more follow. Likewise.
+    End = 7,
 }
 
 impl Kind {
@@ -149,6 +166,8 @@ impl Kind {
             3 => Ok(Self::Change),
             4 => Ok(Self::Bye),
             5 => Ok(Self::Refused),
+            6 => Ok(Self::Ack),
+            7 => Ok(Self::End),
             _ => Err(WireError::Malformed),
         }
     }
@@ -162,6 +181,7 @@ impl Kind {
             Self::Change => Some(CHANGE),
             Self::Bye => Some(0),
             Self::Refused => Some(REFUSED),
+            Self::Ack | Self::End => Some(COUNT),
         }
     }
 }
@@ -302,10 +322,11 @@ impl Fields for Octets<'_> {
     fn offer(&mut self) -> Result<Offer, WireError> {
         let (send, receive) = (self.specification()?, self.specification()?);
         let flags = self.u8()?;
-        if flags > 3 {
+        if flags > 7 {
             return Err(WireError::Malformed);
         }
-        Ok(Offer { send, receive, reserves: flags & 1 != 0, must_reserve: flags & 2 != 0 })
+        let [reserves, must_reserve, recovers] = [1, 2, 4].map(|bit| flags & bit != 0);
+        Ok(Offer { send, receive, reserves, must_reserve, recovers })
     }
 
     fn measured(&mut self) -> Result<Option<u64>, WireError> {
@@ -337,7 +358,8 @@ fn put_specification(bytes: &mut Vec<u8>, asked: &Specification) {
 fn put_offer(bytes: &mut Vec<u8>, offer: &Offer) {
     put_specification(bytes, &offer.send);
     put_specification(bytes, &offer.receive);
-    bytes.push(u8::from(offer.reserves) | u8::from(offer.must_reserve) << 1);
+    let flags = [offer.reserves, offer.must_reserve, offer.recovers];
+    bytes.push(flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag)));
 }
 
 /// Parses the fixed part of a handshake message: returns the number of bytes that follow.
@@ -389,9 +411,22 @@ impl Setup {
                     Reason::Version => 2,
                     Reason::Busy => 3,
                     Reason::Reservation => 4,
+                    Reason::Unknown => 5,
                 });
                 put_offer(&mut body, offer);
                 4
+            }
+            Self::Return { session, token, attempt, received } => {
+                body.extend(session.to_be_bytes());
+                body.extend(token);
+                body.extend(attempt.to_be_bytes());
+                body.extend(received.to_be_bytes());
+                5
+            }
+            Self::Returned { session, received } => {
+                body.extend(session.to_be_bytes());
+                body.extend(received.to_be_bytes());
+                6
             }
         };
         let mut bytes = Vec::with_capacity(PREFACE + body.len());
@@ -434,10 +469,18 @@ impl Setup {
                     2 => Reason::Version,
                     3 => Reason::Busy,
                     4 => Reason::Reservation,
+                    5 => Reason::Unknown,
                     _ => return Err(WireError::Malformed),
                 };
                 Self::Refuse { session, reason, offer: read.offer()? }
             }
+            5 => Self::Return {
+                session,
+                token: read.array()?,
+                attempt: read.u32()?,
+                received: read.u64()?,
+            },
+            6 => Self::Returned { session, received: read.u64()? },
             _ => return Err(WireError::Malformed),
         };
         read.end()?;
