@@ -217,7 +217,11 @@ mod tests {
     fn a_description_is_carried_and_written_for_another_address() {
         let read = Description::read(FFMPEG.as_bytes(), 5004).unwrap();
         let packet = read.to_packet();
-        assert!(is_description(&packet) && packet.len() % 4 == 0 && crate::rtcp::is_rtcp(&packet));
+        assert!(
+            is_description(&packet)
+                && packet.len().is_multiple_of(4)
+                && crate::rtcp::is_rtcp(&packet)
+        );
         let carried = of_packet(&packet).unwrap();
         assert_eq!(carried, read);
         assert_eq!(
