@@ -25,15 +25,14 @@ pub(super) fn replace(socket: &TcpStream, by: TcpStream) -> io::Result<()> {
 /// What the system knows of a TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// It was reset, or the peer has ended it.
+    /// It was reset. An end of the peer's is seen by who reads, behind what has come before it.
     pub(super) has_ended: bool,
     /// How long nothing has come from the peer's host, though packets are on their way to it.
     pub(super) unacknowledged: Option<Wall>,
 }
 
-/// States of a connection (`include/net/tcp_states.h`): reset, and ended by the peer.
+/// The state of a connection that was reset (`include/net/tcp_states.h`).
 const CLOSE: u8 = 7;
-const CLOSE_WAIT: u8 = 8;
 
 /// What the system knows; `None` if it does not say.
 pub(super) fn known(socket: &TcpStream) -> Option<Known> {
@@ -56,7 +55,7 @@ pub(super) fn known(socket: &TcpStream) -> Option<Known> {
     let info = unsafe { info.assume_init() };
     let silent = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
     let unacknowledged = (info.tcpi_unacked > 0).then(|| Wall::from_millis(silent.into()));
-    Some(Known { has_ended: [CLOSE, CLOSE_WAIT].contains(&info.tcpi_state), unacknowledged })
+    Some(Known { has_ended: info.tcpi_state == CLOSE, unacknowledged })
 }
 
 /// Bytes that nobody can guess.

@@ -209,8 +209,9 @@ fn play(seed: u64) -> u64 {
         all.into_iter().for_each(|one| one.unwrap());
     });
     let closing = thread::spawn(move || far.close(Wall::from_secs(20)));
-    near.close(Wall::from_secs(20)).unwrap();
-    closing.join().unwrap().unwrap();
+    // Of the last acknowledgement nobody knows whether it arrives: one end may wait for it in vain.
+    let closed = [near.close(Wall::from_secs(20)), closing.join().unwrap()];
+    assert!(closed.iter().any(Result::is_ok), "seed {seed}: {closed:?}");
     proxy.shared.connected.load(Relaxed)
 }
 
