@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | 1 | flags: 0x80 always, 0x40 a duration, 0x20 a time of decoding, 0x10 a time, 0x08 the last part of its frame, 0x04 the first, 0x03 the kind: 0 disposable, 1 reference, 2 key, 3 sound |
 //! | 2 | the frame's number, modulo 2^16 |
+//! | 4 | of the first part: bytes of the whole frame |
 //! | 8 | the time at which it is shown or heard, ns, by the sender's clock |
 //! | 4 | how much earlier it is decoded, us |
 //! | 4 | its duration, ns |
@@ -115,6 +116,15 @@ pub struct FrameTimes {
     pub duration: Option<Duration>,
 }
 
+/// What the first part says of its frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameHead {
+    /// Bytes of the frame.
+    pub length: u32,
+    /// Its times.
+    pub times: FrameTimes,
+}
+
 /// A part of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramePart<'a> {
@@ -122,8 +132,8 @@ pub struct FramePart<'a> {
     pub kind: FrameKind,
     /// The frame's number, modulo 2^16.
     pub number: u16,
-    /// Of the first part: times of the frame.
-    pub first: Option<FrameTimes>,
+    /// Of the first part.
+    pub first: Option<FrameHead>,
     /// It is the last part.
     pub is_last: bool,
     /// Bytes of the frame.
@@ -175,6 +185,7 @@ impl<'a> ElementaryDatagram<'a> {
             rest = after;
             Ok(Some(digits.iter().fold(0, |number, digit| number << 8 | u64::from(*digit))))
         };
+        let length = next(IS_FIRST, 4)?.unwrap_or_default();
         let times = FrameTimes {
             shown: next(HAS_TIME, 8)?.map(Duration::from_nanos),
             decoded_before: next(HAS_DECODING, 4)?.map(Duration::from_micros),
@@ -189,7 +200,8 @@ impl<'a> ElementaryDatagram<'a> {
         Ok(Self::Part(FramePart {
             kind,
             number: u16::from_be_bytes(*number),
-            first: has(IS_FIRST).then_some(times),
+            // Four bytes.
+            first: has(IS_FIRST).then_some(FrameHead { length: length as u32, times }),
             is_last: has(IS_LAST),
             data: rest,
         }))
@@ -204,7 +216,7 @@ impl<'a> ElementaryDatagram<'a> {
             }
             Self::Part(part) => *part,
         };
-        let times = first.unwrap_or_default();
+        let times = first.unwrap_or_default().times;
         let shown = times.shown.map(|time| time.as_nanos().to_be_bytes());
         let short = |number: u64| u32::try_from(number).ok().map(u32::to_be_bytes);
         let decoding = times.decoded_before.and_then(|time| short(time.as_nanos() / 1_000));
@@ -226,21 +238,14 @@ impl<'a> ElementaryDatagram<'a> {
                 | flag(duration.is_some(), HAS_DURATION),
         );
         bytes.extend(number.to_be_bytes());
+        bytes.extend(first.map(|head| head.length.to_be_bytes()).into_iter().flatten());
         bytes.extend(shown.into_iter().flatten());
         bytes.extend(decoding.into_iter().chain(duration).flatten());
         bytes.extend_from_slice(data);
     }
-
-    /// The bytes of the stream in a datagram: those of a frame; none of what cannot be read.
-    pub fn payload(bytes: &[u8]) -> &[u8] {
-        match ElementaryDatagram::read(bytes) {
-            Ok(ElementaryDatagram::Part(part)) => part.data,
-            _ => &[],
-        }
-    }
 }
 
-/// Cuts a frame into datagrams, and calls `take` for each.
+/// Cuts a frame into datagrams, and calls `take` for each; of one above [`MAX_ELEMENTARY_FRAME`] none.
 pub fn cut_frame(
     kind: FrameKind,
     number: u16,
@@ -248,11 +253,17 @@ pub fn cut_frame(
     frame: &[u8],
     mut take: impl FnMut(&[u8]),
 ) {
+    let Some(length) =
+        u32::try_from(frame.len()).ok().filter(|_| frame.len() <= MAX_ELEMENTARY_FRAME)
+    else {
+        return;
+    };
+    let head = FrameHead { length, times };
     let count = frame.len().div_ceil(PART).max(1);
     let mut bytes = Vec::new();
     for place in 0..count {
         let data = &frame[place * PART..frame.len().min((place + 1) * PART)];
-        let (first, is_last) = ((place == 0).then_some(times), place + 1 == count);
+        let (first, is_last) = ((place == 0).then_some(head), place + 1 == count);
         bytes.clear();
         let part = FramePart { kind, number, first, is_last, data };
         ElementaryDatagram::Part(part).write(&mut bytes);
@@ -276,8 +287,8 @@ pub struct ElementaryFrame {
 /// Puts frames together from the datagrams of a stream, in their order.
 #[derive(Debug, Default)]
 pub struct FrameAssembler {
-    /// The frame whose last part has not come, and its number.
-    open: Option<(u16, ElementaryFrame)>,
+    /// The frame whose last part has not come, its number and length.
+    open: Option<(u16, usize, ElementaryFrame)>,
     /// The number after that of the last frame.
     next: Option<u16>,
 }
@@ -287,18 +298,23 @@ impl FrameAssembler {
     /// one above [`MAX_ELEMENTARY_FRAME`].
     pub fn push(&mut self, part: &FramePart<'_>) -> Option<ElementaryFrame> {
         let FramePart { kind, number, first, is_last, data } = *part;
-        if let Some(times) = first {
+        if let Some(FrameHead { length, times }) = first {
             let follows_loss = self.next.is_some_and(|next| next != number);
             let frame = ElementaryFrame { kind, times, data: Vec::new(), follows_loss };
-            self.open = Some((number, frame));
+            self.open = Some((number, length as usize, frame));
         }
-        let (of, mut frame) = self.open.take()?;
-        if of != number || frame.data.len() + data.len() > MAX_ELEMENTARY_FRAME {
+        let (of, length, mut frame) = self.open.take()?;
+        let most = length.min(MAX_ELEMENTARY_FRAME);
+        if of != number || frame.data.len() + data.len() > most {
             return None;
         }
         frame.data.extend_from_slice(data);
         if !is_last {
-            self.open = Some((of, frame));
+            self.open = Some((of, length, frame));
+            return None;
+        }
+        // One in the middle is missing.
+        if frame.data.len() < length {
             return None;
         }
         self.next = Some(number.wrapping_add(1));
@@ -347,6 +363,10 @@ mod tests {
         let lacking = parts(3, &long);
         assert!(lacking[1..].iter().all(|part| push(&mut assembler, part).is_none()));
         assert_eq!(push(&mut assembler, &lacking[0]), None);
+        for missing in [1, 2] {
+            let lacking = (0..4).filter(|place| *place != missing).map(|place| &lacking[place]);
+            assert!(lacking.into_iter().all(|part| push(&mut assembler, part).is_none()));
+        }
         let next = push(&mut assembler, &parts(4, b"next")[0]).expect("a frame");
         assert!(next.follows_loss);
     }
@@ -362,13 +382,19 @@ mod tests {
             is_last: false,
             data: &data,
         };
-        assembler.push(&part(Some(FrameTimes::default())));
+        assembler.push(&part(Some(FrameHead { length: u32::MAX, times: FrameTimes::default() })));
         for _ in 0..2 * MAX_ELEMENTARY_FRAME / PART {
             assert_eq!(assembler.push(&part(None)), None);
-            let held = assembler.open.as_ref().map_or(0, |(_, frame)| frame.data.len());
+            let held = assembler.open.as_ref().map_or(0, |(.., frame)| frame.data.len());
             assert!(held <= MAX_ELEMENTARY_FRAME);
         }
         assert!(assembler.open.is_none());
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_is_not_cut() {
+        let long = vec![0; MAX_ELEMENTARY_FRAME + 1];
+        assert!(parts(0, &long).is_empty());
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub use depacketizer::{
     Depacketizer, DepacketizerOptions, DepacketizerStatistics, Release, RestoredDatagram,
 };
 pub use elementary::{
-    Elementary, ElementaryDatagram, ElementaryError, ElementaryFrame, FrameAssembler, FramePart,
-    FrameTimes, MAX_DESCRIPTION, MAX_ELEMENTARY_FRAME, cut_frame,
+    Elementary, ElementaryDatagram, ElementaryError, ElementaryFrame, FrameAssembler, FrameHead,
+    FramePart, FrameTimes, MAX_DESCRIPTION, MAX_ELEMENTARY_FRAME, cut_frame,
 };
 pub use film::{Film, Sent};
 pub use frames::{

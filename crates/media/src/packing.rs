@@ -31,7 +31,7 @@ pub(super) struct Packed {
 /// The header that follows this one.
 fn predicted([sync, high, low, last]: [u8; 4]) -> [u8; 4] {
     let step = last >> 4 & 1;
-    [sync, high & !0x40, low, last & 0xc0 | 0x10 | (last + step) & 0x0f]
+    [sync, high & !0x40, low, last & 0xc0 | 0x10 | last.wrapping_add(step) & 0x0f]
 }
 
 fn header(packet: &[u8]) -> [u8; 4] {

@@ -152,7 +152,9 @@ impl Gate {
 
     /// A connection is waited for no more.
     pub(super) fn leave(&self) {
-        let mut state = lock(&self.state);
+        // A thread that accepts may hold it for long: then the listener is the application's. Another one that serves
+        // leaves after this one.
+        let Some(mut state) = try_lock(&self.state) else { return };
         if state.is_rebound {
             *state = State::default();
         }

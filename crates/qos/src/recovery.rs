@@ -30,6 +30,9 @@ pub(super) const ACKNOWLEDGED_EACH: usize = 32 << 10;
 /// No connection is waited for longer, whatever `rec_time` says.
 pub(super) const MAX_REC_TIME: Wall = Wall::from_secs(300);
 
+/// A channel that breaks sooner is made anew after a pause: what is sent over it may be what breaks it.
+const SOON: Wall = Wall::from_secs(1);
+
 /// Bytes that all connections keep.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
@@ -65,6 +68,11 @@ struct State {
     written: usize,
     /// A thread writes what is kept: new messages go behind it.
     is_pumped: bool,
+    /// Messages were given up that the peer has not acknowledged.
+    is_lossy: bool,
+    /// Since when the channel is up, and how many in a row broke within [`SOON`].
+    up_at: Instant,
+    hurried: u32,
     /// This end sends no more.
     is_finished: bool,
     /// The application reads no more.
@@ -119,6 +127,9 @@ impl Recovery {
             acknowledged: 0,
             written: 0,
             is_pumped: false,
+            is_lossy: false,
+            up_at: Instant::now(),
+            hurried: 0,
             is_finished: false,
             is_read_shut: false,
             attempt: 0,
@@ -200,7 +211,7 @@ impl Recovery {
     /// Whether the peer has received all, and this end has said that it sends no more.
     pub(super) fn is_settled(&self) -> bool {
         let state = self.state();
-        state.is_finished && state.kept.is_empty()
+        state.is_finished && state.kept.is_empty() && !state.is_lossy
     }
 
     /// This end sends no more: `end` says so, and is kept as messages are. True if it is to be sent by
@@ -237,9 +248,16 @@ impl Recovery {
         }
         state.phase = Phase::Broken(since);
         state.is_pumped = false;
+        state.hurried =
+            if state.up_at.elapsed() < SOON { state.hurried.saturating_add(1) } else { 0 };
         drop(state);
         self.changed.notify_all();
         true
+    }
+
+    /// How many channels in a row broke soon.
+    pub(super) fn hurried(&self) -> u32 {
+        self.state().hurried
     }
 
     pub(super) fn bring_back(&self) {
@@ -257,6 +275,7 @@ impl Recovery {
         state.phase = Phase::Over(why.to_owned());
         state.is_pumped = false;
         let (kept, count) = (state.kept_bytes, state.kept.len());
+        state.is_lossy |= count > 0;
         state.kept.clear();
         state.forget(kept);
         state.acknowledged += count as u64;
@@ -297,6 +316,7 @@ impl Recovery {
         let Phase::Broken(since) = state.phase else { return Ok((None, false)) };
         state.trim(received)?;
         state.phase = Phase::Up;
+        state.up_at = Instant::now();
         state.epoch += 1;
         state.written = 0;
         state.is_pumped = !state.kept.is_empty();

@@ -34,6 +34,9 @@ const ATTEMPT: Wall = Wall::from_millis(1_500);
 const FIRST_PAUSE: Wall = Wall::from_millis(20);
 const MAX_PAUSE: Wall = Wall::from_millis(500);
 
+/// How often the first pause is doubled at most where channels break soon.
+const MAX_DOUBLINGS: u32 = 5;
+
 /// How long a thread waits at once, until it looks whether the connection is still wanted.
 const STEP: Wall = Wall::from_millis(50);
 
@@ -63,7 +66,8 @@ static AWAITED: Mutex<Vec<(IpAddr, Weak<Inner>)>> = Mutex::new(Vec::new());
 /// Waits for a peer, in place of another one if too many are waited for.
 fn await_peer(inner: &Arc<Inner>) {
     let mut awaited = lock(&AWAITED);
-    awaited.retain(|(_, one)| one.upgrade().is_some_and(|one| one.is_broken()));
+    let is_other = |one: Arc<Inner>| one.is_broken() && !Arc::ptr_eq(&one, inner);
+    awaited.retain(|(_, one)| one.upgrade().is_some_and(is_other));
     awaited.push((inner.core.remote().ip(), Arc::downgrade(inner)));
     if awaited.len() <= MAX_AWAITED {
         return;
@@ -102,6 +106,13 @@ fn bring_back(weak: &Weak<Inner>, way: &Way) {
         await_peer(&inner);
     }
     let (mut pause, mut latest) = (FIRST_PAUSE, None);
+    if let (Way::Connect, Some(recovery)) =
+        (way, weak.upgrade().as_ref().and_then(|inner| inner.recovery.as_ref()))
+        && let hurried @ 1.. = recovery.hurried()
+    {
+        let pause = (FIRST_PAUSE * (1 << hurried.min(MAX_DOUBLINGS))).min(recovery.rec_time / 4);
+        thread::sleep(pause);
+    }
     loop {
         let Some(inner) = weak.upgrade() else { break };
         let Some(recovery) = &inner.recovery else { break };
@@ -192,7 +203,8 @@ impl Inner {
         let hello = Setup::Return { session, token: recovery.token, attempt, received };
         io::Write::write_all(&mut stream, &hello.to_bytes())?;
         let (mut answer, mut room) = (SetupBytes::default(), [0; MAX_SETUP]);
-        let broken = |error: WireError| Failed::Finally(error.to_string());
+        // What is no answer may be another's, as of a network that asks for a login.
+        let broken = |error: WireError| Failed::Now(super::tcp::damaged(error));
         while let missing @ 1.. = answer.missing().map_err(broken)? {
             let read = read_until(&stream, &mut room[..missing], until);
             read.map_err(|error| Failed::Now(error.into()))?;
@@ -229,7 +241,8 @@ impl Inner {
             }
         }
         // This end may not have noticed that it is broken.
-        if recovery.break_off(recovery.epoch(), Instant::now()) {
+        let is_new = recovery.break_off(recovery.epoch(), Instant::now());
+        if is_new {
             let reason = "the other end has noticed it and come back".to_owned();
             self.core.publish(&super::Event::Lost { reason });
         }
@@ -245,7 +258,8 @@ impl Inner {
             facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp)?;
             self.go_on(stream, returning.received)
         });
-        if gone_on.is_err() {
+        // Otherwise a thread waits already.
+        if gone_on.is_err() && is_new {
             recovery.bring_back();
         }
         Ok(())
@@ -268,6 +282,10 @@ impl Inner {
             recovery.go_on(received).map_err(|error| Failed::Finally(error.to_string()))?;
         let epoch = recovery.epoch();
         drop((reader, writer));
+        if since.is_none() {
+            // It has been given up meanwhile.
+            self.channel.hang_up();
+        }
         if let Some(since) = since {
             self.core.on_recovered(addresses, span(since.elapsed()));
         }
@@ -464,7 +482,9 @@ impl Inner {
         let most = (recovery.rec_time / SILENT_SHARE).max(MIN_SILENCE);
         if let Some(silent) = known.unacknowledged.filter(|silent| *silent > most) {
             let why = format!("nothing was acknowledged for {} s", silent.as_millis() as f64 / 1e3);
-            let since = Instant::now().checked_sub(silent).unwrap_or_else(Instant::now);
+            // The rest is for another path, however long it took to notice.
+            let gone = silent.min(recovery.rec_time / SILENT_SHARE);
+            let since = Instant::now().checked_sub(gone).unwrap_or_else(Instant::now);
             self.lose_since(recovery, epoch, &why, since);
         }
     }

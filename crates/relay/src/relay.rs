@@ -265,7 +265,7 @@ impl Relay {
                     }
                     done
                 }
-                Err(LabelError::Version(_)) => {
+                Err(LabelError::Version(_) | LabelError::Coding) => {
                     let sentence = "this relay speaks another version of the media messages";
                     Err((CloseReason::Unsupported, sentence))
                 }

@@ -88,6 +88,11 @@ impl fmt::Display for DescriptionError {
 
 impl std::error::Error for DescriptionError {}
 
+/// Control characters, and those that some programs take for the end of a line or that turn its direction.
+fn is_control(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 impl Description {
     /// Reads a description; of several media it takes the one at `port`, and a single one whatever its port
     /// is.
@@ -97,7 +102,7 @@ impl Description {
     pub fn read(bytes: &[u8], port: u16) -> Result<Self, DescriptionError> {
         let text = std::str::from_utf8(bytes).map_err(|_| DescriptionError::NotText)?;
         let lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches('\r')).collect();
-        if lines.iter().any(|line| line.chars().any(char::is_control)) {
+        if lines.iter().any(|line| line.chars().any(is_control)) {
             return Err(DescriptionError::NotText);
         }
         let is_line = |line: &&str| matches!(line.as_bytes(), [b'a'..=b'z', b'=', ..]);

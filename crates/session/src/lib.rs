@@ -52,6 +52,7 @@ pub use file::{PartFile, SourceFile};
 pub use flowing::{DELAY_BOUNDS, Delays, Flowing};
 pub use output::StoppableWriter;
 pub use receiver::{Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
+pub use rtcp::is_rtcp;
 pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions};
 pub use sink::{DatagramTaker, DescriptionTaker, TakenDatagram, Target};
 pub use source::Source;

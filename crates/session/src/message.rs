@@ -81,6 +81,8 @@ pub enum LabelError {
     NotMedia,
     /// A sender with another version of the messages.
     Version(u64),
+    /// Frames of an elementary stream whose coding this side does not know.
+    Coding,
 }
 
 impl fmt::Display for LabelError {
@@ -89,8 +91,11 @@ impl fmt::Display for LabelError {
             Self::NotMedia => f.write_str("what it was sent is not from ontempo send"),
             Self::Version(theirs) => write!(
                 f,
-                "this receiver speaks version {VERSION} of the media messages, the sender version \
-                 {theirs}"
+                "this receiver speaks versions {VERSION} and {ELEMENTARY_VERSION} of the media messages, the \
+                 sender version {theirs}"
+            ),
+            Self::Coding => f.write_str(
+                "the sender sends frames of a coding that this receiver does not know: it is newer",
             ),
         }
     }
@@ -113,7 +118,7 @@ impl FromStr for Label {
             VERSION => (words, None),
             ELEMENTARY_VERSION => {
                 let (words, coding) = words.rsplit_once(' ').ok_or(OTHER)?;
-                (words, Some(coding.parse().map_err(|()| OTHER)?))
+                (words, Some(coding.parse().map_err(|()| LabelError::Coding)?))
             }
             _ => return Err(LabelError::Version(version)),
         };
@@ -298,7 +303,7 @@ mod tests {
         let before = label.to_string().replace("media 4", "media 3").parse::<Label>();
         assert_eq!(before, Err(LabelError::Version(3)));
         let sentence = LabelError::Version(3).to_string();
-        assert!(sentence.contains("version 4") && sentence.contains("version 3"), "{sentence}");
+        assert!(sentence.contains("versions 4 and 5") && sentence.contains("version 3"), "{sentence}");
         let too_long = Duration::from_nanos(1 << 62);
         for held_for_ever in
             [Label { latency: too_long, ..label }, Label { grace: too_long, ..label }]

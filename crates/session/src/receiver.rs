@@ -371,7 +371,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 connection.close_with(CloseReason::Unsupported, &error.to_string());
                 let reason = match error {
                     LabelError::NotMedia => "it is not ontempo send".to_owned(),
-                    LabelError::Version(_) => error.to_string(),
+                    LabelError::Version(_) | LabelError::Coding => error.to_string(),
                 };
                 return Ok(Ended::Lost(reason));
             }

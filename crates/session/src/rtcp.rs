@@ -9,17 +9,17 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::Time;
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
 
-use crate::description::Description;
+use crate::description::{Description, is_description};
 use crate::source::{Datagrams, SourceCommand};
 
 /// Maximum bytes of a packet: RTCP does not exceed the path's MTU. Longer ones are ignored.
-const MAX_PACKET: usize = 1_500;
+pub(crate) const MAX_PACKET: usize = 1_500;
 
 /// Packet types of RTCP, which no RTP has (RFC 5761, section 4).
 const TYPES: std::ops::RangeInclusive<u8> = 192..=223;
 
-/// True for a packet of RTCP: version 2, and one of its types.
-pub(crate) fn is_rtcp(bytes: &[u8]) -> bool {
+/// True for a packet of RTCP: version 2, and one of its types (RFC 5761, section 4).
+pub fn is_rtcp(bytes: &[u8]) -> bool {
     matches!(bytes, [first, kind, _, _, ..] if first >> 6 == 2 && TYPES.contains(kind))
 }
 
@@ -32,7 +32,8 @@ impl Protocol for Forwarder {
     type Command = ();
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
-        if datagram.data.len() <= MAX_PACKET && is_rtcp(datagram.data) {
+        let is_own = is_description(datagram.data);
+        if datagram.data.len() <= MAX_PACKET && is_rtcp(datagram.data) && !is_own {
             let packet = SourceCommand::Datagram(datagram.received, datagram.data.into());
             // While the queue is full packets are lost, as in the socket's buffer.
             let _ = self.to.command(packet);

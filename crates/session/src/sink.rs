@@ -9,7 +9,8 @@ use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::{
-    Depacketizer, DepacketizerOptions, ElementaryDatagram, Release, RestoredDatagram, Unit,
+    Depacketizer, DepacketizerOptions, ElementaryDatagram, FrameAssembler, Release,
+    RestoredDatagram, Unit,
 };
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
 use ontempo_udp::{
@@ -21,7 +22,7 @@ use crate::error::{Error, target};
 use crate::latency::grace_with;
 use crate::message::Label;
 use crate::output::StoppableWriter;
-use crate::rtcp::is_rtcp;
+use crate::rtcp::{MAX_PACKET, is_rtcp};
 
 /// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
@@ -155,8 +156,8 @@ pub(crate) enum Sink {
         out: StreamOutput,
         written: u64,
         clock: Clock,
-        /// Frames of an elementary stream are written without what frames them.
-        is_bare: bool,
+        /// Of an elementary stream whole frames are written, without what frames them.
+        frames: Option<Box<FrameAssembler>>,
     },
 }
 
@@ -233,6 +234,9 @@ pub(crate) enum SinkCommand {
     Finish,
 }
 
+/// Least time between two descriptions that are taken.
+const DESCRIBED_EACH: Duration = Duration::from_secs(1);
+
 /// What the thread that sends datagrams holds, bytes of memory.
 #[derive(Default)]
 pub(crate) struct Load {
@@ -268,8 +272,9 @@ pub(crate) struct Datagrams {
     to: SocketAddr,
     control: Option<SocketAddr>,
     described: Option<DescriptionTaker>,
-    /// The latest description's packet.
+    /// The latest description's packet, and when it was taken.
     description: Vec<u8>,
+    described_at: Option<Time>,
     counts: Arc<Mutex<Counts>>,
     load: Arc<Load>,
     /// Datagrams are released at times, also after the end of the stream.
@@ -278,10 +283,13 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Takes a packet with a description, which is for no player.
-    fn describe(&mut self, packet: &[u8]) {
-        if let Some(described) = self.described.as_mut().filter(|_| self.description != packet) {
-            self.description = packet.to_vec();
+    /// Takes a packet with a description, which is for no player. It is written to a file: at most one a second, another
+    /// comes again.
+    fn describe(&mut self, now: Time, packet: &[u8]) {
+        let is_soon = self.described_at.is_some_and(|at| now.since(at) < DESCRIBED_EACH);
+        let is_taken = !is_soon && self.description != packet && packet.len() <= MAX_PACKET;
+        if let Some(described) = self.described.as_mut().filter(|_| is_taken) {
+            (self.description, self.described_at) = (packet.to_vec(), Some(now));
             described(of_packet(packet));
         }
     }
@@ -331,7 +339,7 @@ impl Protocol for Datagrams {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).count(&restored);
             if is_description(&restored.data) {
                 if restored.is_whole {
-                    self.describe(&restored.data);
+                    self.describe(now, &restored.data);
                 }
                 continue;
             }
@@ -392,6 +400,7 @@ impl Sink {
                     control,
                     described,
                     description: Vec::new(),
+                    described_at: None,
                     counts: Arc::clone(&counts),
                     load: Arc::clone(&load),
                     is_timed: matches!(release, Release::AsArrived { .. }),
@@ -410,7 +419,8 @@ impl Sink {
         };
         let depacketizer = Box::new(depacketizer);
         let is_bare = label.elementary.is_some() && matches!(out, StreamOutput::Bytes(_));
-        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new(), is_bare })
+        let frames = is_bare.then(Box::default);
+        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new(), frames })
     }
 
     /// Adds a received unit.
@@ -460,13 +470,17 @@ impl Sink {
     /// the output is flushed.
     pub(crate) fn work(&mut self, idle: bool) -> Result<Wall, Error> {
         const MAX_WAIT: Wall = Wall::from_millis(50);
-        let Self::Stream { depacketizer, counts, out, written, clock, is_bare } = self else {
+        let Self::Stream { depacketizer, counts, out, written, clock, frames } = self else {
             return Ok(MAX_WAIT);
         };
         let now = clock.now();
         while let Some(mut restored) = depacketizer.depacketizer.poll(now) {
-            if *is_bare && restored.is_whole {
-                restored.data = ElementaryDatagram::payload(&restored.data).to_vec();
+            if let Some(frames) = frames.as_mut().filter(|_| restored.is_whole) {
+                let ended = match ElementaryDatagram::read(&restored.data) {
+                    Ok(ElementaryDatagram::Part(part)) => frames.push(&part),
+                    _ => None,
+                };
+                restored.data = ended.map_or_else(Vec::new, |frame| frame.data);
             }
             counts.count(&restored);
             if is_usable(&restored) {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::backlog::Backlog;
-use crate::description::Description;
+use crate::description::{Description, is_description};
 use crate::file::SourceFile;
 use crate::rtcp::RtpSource;
 
@@ -91,7 +91,10 @@ impl Protocol for Datagrams {
     type Command = SourceCommand;
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
-        self.push(datagram.received, datagram.data);
+        // Only `send --sdp` makes them: another's would tell the player what to play.
+        if !is_description(datagram.data) {
+            self.push(datagram.received, datagram.data);
+        }
     }
 
     fn handle_command(&mut self, _: Time, command: SourceCommand) {

@@ -90,7 +90,7 @@ impl Framer {
             return;
         }
         let kind = kind(self.coding, buffer.flags());
-        let is_due = self.described.is_none_or(|at| self.coding.is_sound() && at.elapsed() > AGAIN);
+        let is_due = self.described.is_none_or(|at| at.elapsed() > AGAIN);
         if is_due || kind == FrameKind::Key {
             let mut bytes = Vec::new();
             ElementaryDatagram::Description(&self.description).write(&mut bytes);

@@ -26,6 +26,8 @@ pub(super) struct Frames {
     timeline: Timeline,
     /// The next frame does not follow the last.
     is_discontinuous: bool,
+    /// It was said that this stream has datagrams that are none of it.
+    pub(super) is_warned: bool,
     pub(super) ready: VecDeque<Ready>,
 }
 
@@ -41,6 +43,7 @@ impl Frames {
         }
         if self.coding != Some(coding) {
             (self.coding, self.description) = (Some(coding), String::new());
+            self.is_warned = false;
         }
         match ElementaryDatagram::read(&item.data) {
             Ok(ElementaryDatagram::Description(text)) if text == self.description => {}
@@ -48,8 +51,10 @@ impl Frames {
                 let described = gst::Caps::from_str(text)
                     .ok()
                     .filter(|caps| caps.is_fixed() && caps.is_subset(&elementary_caps(coding)));
-                let caps =
-                    described.ok_or_else(|| format!("the sender's caps are none of {coding}"))?;
+                let caps = described.ok_or_else(|| {
+                    let shown: String = text.escape_debug().take(200).collect();
+                    format!("the sender's caps are none of {coding}: {shown}")
+                })?;
                 self.description = text.to_owned();
                 self.ready.push_back(Ready::Caps(caps));
             }
@@ -72,7 +77,7 @@ impl Frames {
         if begins {
             self.timeline.restart();
         }
-        let (pts, dts) = self.timeline.place(&times, item.at, item.is_timed);
+        let (pts, dts) = self.timeline.place(&times, kind, item.at, item.is_timed);
         let mut flags = match kind {
             FrameKind::Key | FrameKind::Sound => gst::BufferFlags::empty(),
             FrameKind::Reference => gst::BufferFlags::DELTA_UNIT,
@@ -124,6 +129,7 @@ impl Timeline {
     fn place(
         &mut self,
         times: &FrameTimes,
+        kind: FrameKind,
         at: Option<gst::ClockTime>,
         is_timed: bool,
     ) -> (Option<gst::ClockTime>, Option<gst::ClockTime>) {
@@ -148,8 +154,12 @@ impl Timeline {
             }
         }
         let Some(offset) = self.offset() else { return (None, None) };
-        let decoded = decoded.saturating_add(offset).max(self.last);
-        self.last = decoded;
+        let mut decoded = decoded.saturating_add(offset);
+        // Times of decoding never go back; those of showing do where pictures are shown in another order.
+        if times.decoded_before.is_some() || kind == FrameKind::Sound {
+            decoded = decoded.max(self.last);
+            self.last = decoded;
+        }
         let time = |nanos: i64| u64::try_from(nanos).ok().map(gst::ClockTime::from_nseconds);
         (time(decoded.saturating_add(before)), times.decoded_before.and_then(|_| time(decoded)))
     }
@@ -160,6 +170,8 @@ mod tests {
     use ontempo_foundation::Duration;
 
     use super::*;
+
+    const KIND: FrameKind = FrameKind::Reference;
 
     fn ms(time: u64) -> Option<gst::ClockTime> {
         Some(gst::ClockTime::from_mseconds(time))
@@ -176,13 +188,13 @@ mod tests {
     #[test]
     fn times_are_those_of_the_sender_from_its_fastest_frame_on() {
         let mut timeline = Timeline::default();
-        assert_eq!(timeline.place(&frame(5_000, 0), ms(130), true), (ms(130), ms(130)));
+        assert_eq!(timeline.place(&frame(5_000, 0), KIND, ms(130), true), (ms(130), ms(130)));
         // 30 ms faster, then late, then with a picture shown after others.
-        assert_eq!(timeline.place(&frame(5_040, 0), ms(140), true), (ms(140), ms(140)));
-        assert_eq!(timeline.place(&frame(5_080, 0), ms(260), true), (ms(180), ms(180)));
-        assert_eq!(timeline.place(&frame(5_200, 80), ms(220), true), (ms(300), ms(220)));
+        assert_eq!(timeline.place(&frame(5_040, 0), KIND, ms(140), true), (ms(140), ms(140)));
+        assert_eq!(timeline.place(&frame(5_080, 0), KIND, ms(260), true), (ms(180), ms(180)));
+        assert_eq!(timeline.place(&frame(5_200, 80), KIND, ms(220), true), (ms(300), ms(220)));
         // While the element is paused.
-        assert_eq!(timeline.place(&frame(5_240, 80), None, true), (ms(340), ms(260)));
+        assert_eq!(timeline.place(&frame(5_240, 80), KIND, None, true), (ms(340), ms(260)));
     }
 
     #[test]
@@ -191,18 +203,31 @@ mod tests {
         let mut last = None;
         // 1 ms a second for ten minutes.
         for second in 0..600 {
-            last = timeline.place(&frame(second * 1_000, 0), ms(second * 1_001), true).0;
+            last = timeline.place(&frame(second * 1_000, 0), KIND, ms(second * 1_001), true).0;
         }
         let late = ms(599 * 1_001).zip(last).map(|(at, pts)| at.saturating_sub(pts).mseconds());
         assert!(late.is_some_and(|late| late <= 31), "{late:?}");
-        assert_eq!(timeline.place(&frame(7, 0), ms(700_000), true), (ms(700_000), ms(700_000)));
+        assert_eq!(
+            timeline.place(&frame(7, 0), KIND, ms(700_000), true),
+            (ms(700_000), ms(700_000))
+        );
     }
 
     #[test]
     fn of_a_stream_that_is_delivered_whole_the_distances_are_kept() {
         let mut timeline = Timeline::default();
-        assert_eq!(timeline.place(&frame(0, 0), ms(100), false).0, ms(100));
-        assert_eq!(timeline.place(&frame(4_000, 0), ms(101), false).0, ms(4_100));
+        assert_eq!(timeline.place(&frame(0, 0), KIND, ms(100), false).0, ms(100));
+        assert_eq!(timeline.place(&frame(4_000, 0), KIND, ms(101), false).0, ms(4_100));
+    }
+
+    #[test]
+    fn pictures_without_a_time_of_decoding_keep_theirs_in_any_order() {
+        let mut timeline = Timeline::default();
+        let shown = [0, 120, 40, 80].map(|shown| {
+            let times = FrameTimes { decoded_before: None, ..frame(shown, 0) };
+            timeline.place(&times, KIND, ms(1_000 + shown), true).0
+        });
+        assert_eq!(shown, [1_000, 1_120, 1_040, 1_080].map(ms));
     }
 
     fn item(data: Vec<u8>, is_discontinuous: bool) -> Item {

@@ -325,9 +325,17 @@ impl OntempoSrc {
 
     /// Takes datagrams of an elementary stream.
     fn take_frames(&self, coding: Elementary, taken: &[Item]) -> Result<(), gst::FlowError> {
+        let keeps_listening = lock(&self.settings).keep_listening;
         let mut frames = lock(&self.frames);
         for item in taken {
-            if let Err(sentence) = frames.push(coding, item) {
+            let Err(sentence) = frames.push(coding, item) else { continue };
+            // Another sender may send what can be read.
+            if keeps_listening {
+                if !std::mem::replace(&mut frames.is_warned, true) {
+                    let sentence = format!("left out: {sentence}");
+                    gst::element_imp_warning!(self, gst::StreamError::Format, ("{sentence}"));
+                }
+            } else {
                 gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"));
                 return Err(gst::FlowError::Error);
             }

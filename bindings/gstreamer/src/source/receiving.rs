@@ -13,7 +13,7 @@ use ontempo_foundation::Duration;
 use ontempo_media::Elementary;
 use ontempo_session::{
     Call, DatagramTaker, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, StreamName,
-    TakenDatagram, Target, configuration,
+    TakenDatagram, Target, configuration, is_rtcp,
 };
 use ontempo_transport::live::{Listener, Options};
 
@@ -136,7 +136,10 @@ struct Taker {
 
 impl DatagramTaker for Taker {
     fn take(&mut self, datagram: TakenDatagram<'_>) {
-        if self.is_elementary && !datagram.is_whole {
+        // Beside RTP, RTCP and session descriptions come.
+        let is_left_out =
+            if self.is_elementary { !datagram.is_whole } else { is_rtcp(datagram.data) };
+        if is_left_out {
             return;
         }
         let now = self.element.upgrade().and_then(|element| {

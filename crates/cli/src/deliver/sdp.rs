@@ -49,6 +49,9 @@ pub(super) fn look(path: &Path, port: u16) -> impl FnMut() -> Option<Description
 pub(super) fn check(path: &Path, overwrite: bool) -> Result<(), Failure> {
     let option = format!("--sdp {}", path.display());
     let place = Output::at(path, overwrite).map_err(|error| output_failure(&option, &error))?;
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(Failure::Input(format!("{option}: it must be a regular file, or not exist")));
+    }
     match place.exists() && !overwrite {
         true => Err(Failure::Input(format!("{option}: it exists: --overwrite replaces it"))),
         false => Ok(()),

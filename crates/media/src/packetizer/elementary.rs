@@ -26,7 +26,7 @@ impl Packetizer {
             FrameKind::Sound => Kind::Sound,
         };
         self.streams.entry(ELEMENTARY).or_insert(Stream::new(kind));
-        let media_time = part.first.and_then(|times| times.shown);
+        let media_time = part.first.and_then(|head| head.times.shown);
         let (begins, ends) = (part.first.is_some(), part.is_last);
         Piece { key: Key::Pid(ELEMENTARY), kind, begins, ends, media_time, ..alone }
     }
