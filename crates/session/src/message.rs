@@ -303,7 +303,10 @@ mod tests {
         let before = label.to_string().replace("media 4", "media 3").parse::<Label>();
         assert_eq!(before, Err(LabelError::Version(3)));
         let sentence = LabelError::Version(3).to_string();
-        assert!(sentence.contains("versions 4 and 5") && sentence.contains("version 3"), "{sentence}");
+        assert!(
+            sentence.contains("versions 4 and 5") && sentence.contains("version 3"),
+            "{sentence}"
+        );
         let too_long = Duration::from_nanos(1 << 62);
         for held_for_ever in
             [Label { latency: too_long, ..label }, Label { grace: too_long, ..label }]
