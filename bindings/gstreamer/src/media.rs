@@ -38,12 +38,10 @@ impl Format {
         match caps.structure(0)?.name().as_str() {
             "video/mpegts" => Some(Self::TransportStream),
             "application/x-rtp" => Some(Self::Rtp),
-            "video/x-h264" => Some(Self::Elementary(Elementary::H264)),
-            "video/x-h265" => Some(Self::Elementary(Elementary::H265)),
-            "video/x-av1" => Some(Self::Elementary(Elementary::Av1)),
-            "audio/mpeg" => Some(Self::Elementary(Elementary::Aac)),
-            "audio/x-opus" => Some(Self::Elementary(Elementary::Opus)),
-            _ => None,
+            other => {
+                let found = Elementary::ALL.into_iter().find(|one| media_type(*one) == other);
+                found.map(Self::Elementary)
+            }
         }
     }
 
@@ -81,25 +79,34 @@ pub(crate) fn transport_stream() -> gst::Caps {
     gst::Caps::builder("video/mpegts").field("systemstream", true).build()
 }
 
+/// What GStreamer calls frames of this coding.
+fn media_type(coding: Elementary) -> &'static str {
+    match coding {
+        Elementary::H264 => "video/x-h264",
+        Elementary::H265 => "video/x-h265",
+        Elementary::Av1 => "video/x-av1",
+        Elementary::Aac => "audio/mpeg",
+        Elementary::Opus => "audio/x-opus",
+    }
+}
+
 /// Caps of an elementary stream: forms that need nothing beside the frames, a frame in each buffer.
 pub(crate) fn elementary_caps(coding: Elementary) -> gst::Caps {
-    let byte_stream = |name| {
-        let caps = gst::Caps::builder(name).field("stream-format", "byte-stream");
-        caps.field("alignment", "au").build()
-    };
+    let caps = gst::Caps::builder(media_type(coding));
     match coding {
-        Elementary::H264 => byte_stream("video/x-h264"),
-        Elementary::H265 => byte_stream("video/x-h265"),
-        Elementary::Av1 => gst::Caps::builder("video/x-av1")
+        Elementary::H264 | Elementary::H265 => {
+            caps.field("stream-format", "byte-stream").field("alignment", "au").build()
+        }
+        Elementary::Av1 => caps
             .field("stream-format", "obu-stream")
             .field("alignment", gst::List::new(["tu", "frame"]))
             .build(),
-        Elementary::Aac => gst::Caps::builder("audio/mpeg")
+        Elementary::Aac => caps
             .field("mpegversion", gst::List::new([2, 4]))
             .field("stream-format", "adts")
             .field("framed", true)
             .build(),
-        Elementary::Opus => gst::Caps::new_empty_simple("audio/x-opus"),
+        Elementary::Opus => caps.build(),
     }
 }
 

@@ -149,10 +149,8 @@ impl<C: Channel> Connection<C> {
                 return self.on_end(reader);
             }
             drop(reader);
-            match opened {
-                Ok(_) => {}
-                Err(error) if is_break(&error) => self.lose(recovery, epoch, &error.to_string()),
-                Err(_) => {}
+            if let Err(error) = opened {
+                self.lose_if_broken(epoch, &error);
             }
             return;
         }
@@ -162,6 +160,13 @@ impl<C: Channel> Connection<C> {
     /// The channel of an epoch is broken: what holds a thread in a call of it ends, and it is brought back.
     pub(super) fn lose(&self, recovery: &Recovery, epoch: u64, why: &str) {
         self.lose_since(recovery, epoch, why, Instant::now());
+    }
+
+    /// The same if that is what an error of a call means; of a connection that can be made anew.
+    pub(super) fn lose_if_broken(&self, epoch: u64, error: &io::Error) {
+        if let Some(recovery) = self.recovery.as_ref().filter(|_| is_break(error)) {
+            self.lose(recovery, epoch, &error.to_string());
+        }
     }
 
     /// The same where it carries nothing since `since`.
@@ -225,6 +230,35 @@ impl<C: Channel> Connection<C> {
         Ok(lock(&self.reader))
     }
 
+    /// What `take` makes of the application's next message, over a new channel if one breaks; `None` at the end.
+    ///
+    /// # Errors
+    /// If the peer violates the protocol, or the system's error.
+    #[inline]
+    fn take<'a, T>(
+        &'a self,
+        mut reader: MutexGuard<'a, Reader>,
+        until: Option<Instant>,
+        mut take: impl FnMut(&mut Reader) -> io::Result<T>,
+    ) -> io::Result<(MutexGuard<'a, Reader>, Option<T>)> {
+        loop {
+            let taken = self
+                .opened(&mut reader)
+                .and_then(|is_open| is_open.then(|| take(&mut reader)).transpose());
+            match taken {
+                Ok(taken) => {
+                    let is_end = taken.is_none();
+                    return self.core.unless_failed(is_end, Ok((reader, taken)));
+                }
+                Err(error) if self.is_read_shut(&error) => return Ok((reader, None)),
+                Err(error) => {
+                    let waited = self.await_channel(reader, error, until);
+                    reader = self.core.unless_failed(waited.is_err(), waited)?;
+                }
+            }
+        }
+    }
+
     /// The next message; `None` if the peer has finished sending.
     ///
     /// # Errors
@@ -236,19 +270,9 @@ impl<C: Channel> Connection<C> {
         let mut reader = lock(&self.reader);
         reader.begin(until);
         loop {
-            let taken = self.opened(&mut reader).and_then(|is_open| {
-                is_open.then(|| reader.message(&self.channel, buffer)).transpose()
-            });
-            let (header, length) = match taken {
-                Ok(Some(taken)) => taken,
-                Ok(None) => return self.core.unless_failed(true, Ok(None)),
-                Err(error) if self.is_read_shut(&error) => return Ok(None),
-                Err(error) => {
-                    let waited = self.await_channel(reader, error, until);
-                    reader = self.core.unless_failed(waited.is_err(), waited)?;
-                    continue;
-                }
-            };
+            let taken = self.take(reader, until, |reader| reader.message(&self.channel, buffer))?;
+            let Some((header, length)) = taken.1 else { return Ok(None) };
+            reader = taken.0;
             self.on_taken(&mut reader);
             // A stream delivers no duplicates and in order, unless the peer violates the protocol.
             if let Some(arrival) = self.core.on_data(&header, length) {
@@ -267,19 +291,9 @@ impl<C: Channel> Connection<C> {
         let mut reader = lock(&self.reader);
         reader.begin(until);
         while !buffer.is_empty() {
-            let taken = self.opened(&mut reader).and_then(|is_open| {
-                is_open.then(|| reader.bytes(&self.channel, buffer)).transpose()
-            });
-            let (got, whole) = match taken {
-                Ok(Some(taken)) => taken,
-                Ok(None) => break,
-                Err(error) if self.is_read_shut(&error) => return Ok(0),
-                Err(error) => {
-                    let waited = self.await_channel(reader, error, until);
-                    reader = self.core.unless_failed(waited.is_err(), waited)?;
-                    continue;
-                }
-            };
+            let taken = self.take(reader, until, |reader| reader.bytes(&self.channel, buffer))?;
+            let Some((got, whole)) = taken.1 else { return Ok(0) };
+            reader = taken.0;
             if let Some(header) = whole {
                 self.on_taken(&mut reader);
                 // The application gets the bytes, whatever is counted.
@@ -289,7 +303,7 @@ impl<C: Channel> Connection<C> {
                 return Ok(got);
             }
         }
-        self.core.unless_failed(!buffer.is_empty(), Ok(0))
+        Ok(0)
     }
 
     /// Handles the peer's control messages while the application does not read; true if more may
@@ -309,11 +323,10 @@ impl<C: Channel> Connection<C> {
             }
             Err(error) => error,
         };
-        if let Some(recovery) = self.recovery.as_ref().filter(|_| is_break(&error)) {
-            let epoch = recovery.epoch();
-            drop(reader);
-            self.lose(recovery, epoch, &error.to_string());
-        }
+        // It does not change while the reader is locked.
+        let epoch = self.recovery.as_ref().map_or(0, Recovery::epoch);
+        drop(reader);
+        self.lose_if_broken(epoch, &error);
         error.kind() == ErrorKind::WouldBlock
     }
 
@@ -325,7 +338,7 @@ impl<C: Channel> Connection<C> {
     }
 
     /// The stream of a channel ends, after the peer has said that no more follows: it has closed, if each
-    /// has told the other that all has arrived; otherwise the channel is broken. `reader` is given back.
+    /// has acknowledged all that arrived; otherwise the channel is broken. `reader` is given back.
     pub(super) fn on_end(&self, reader: MutexGuard<'_, Reader>) {
         let Some(recovery) = &self.recovery else { return };
         let received = reader.counts.as_ref().map_or(0, Counts::received);

@@ -1,7 +1,6 @@
 //! Where connections come in at a TCP listener: new ones, and those that return after they broke.
 
 use std::collections::VecDeque;
-use std::hint::black_box;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -9,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_udp::secret::equal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -55,11 +55,6 @@ pub(super) struct State {
     paused_until: Option<Instant>,
 }
 
-/// Compares in constant time.
-fn is_equal(one: &Cookie, other: &Cookie) -> bool {
-    black_box(one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b))) == 0
-}
-
 impl Gate {
     pub(super) fn new(
         listener: TcpListener,
@@ -88,7 +83,7 @@ impl Gate {
         let known = lock(&self.known);
         let own = |one: &&Known| {
             // Both are compared whatever one says.
-            is_equal(&one.token, &returning.token) & (one.session == returning.session)
+            equal(&one.token, &returning.token) & (one.session == returning.session)
         };
         known.iter().find(own)?.connection.upgrade()
     }

@@ -23,8 +23,8 @@ const MIN_KEPT: usize = 64 << 10;
 /// A connection keeps at most this part of the memory that is left.
 const SHARE: usize = 8;
 
-/// Payload after which a receiver acknowledges: less than [`MIN_KEPT`], so that a sender that waits has
-/// been told of all.
+/// Payload after which a receiver acknowledges: less than [`MIN_KEPT`], so that all is acknowledged to a
+/// sender that waits.
 pub(super) const ACKNOWLEDGED_EACH: usize = 32 << 10;
 
 /// No connection is waited for longer, whatever `rec_time` says.
@@ -32,6 +32,10 @@ pub(super) const MAX_REC_TIME: Wall = Wall::from_secs(300);
 
 /// A channel that breaks sooner is made anew after a pause: what is sent over it may be what breaks it.
 const SOON: Wall = Wall::from_secs(1);
+
+/// The first pause between attempts to connect again, and how often it is doubled where channels break soon.
+pub(super) const FIRST_PAUSE: Wall = Wall::from_millis(20);
+const MAX_DOUBLINGS: u32 = 5;
 
 /// Bytes that all connections keep.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
@@ -255,9 +259,12 @@ impl Recovery {
         true
     }
 
-    /// How many channels in a row broke soon.
-    pub(super) fn hurried(&self) -> u32 {
-        self.state().hurried
+    /// The pause before the first attempt to connect again: none, unless channels broke soon one after the other.
+    pub(super) fn first_pause(&self) -> Wall {
+        match self.state().hurried {
+            0 => Wall::ZERO,
+            hurried => (FIRST_PAUSE * (1 << hurried.min(MAX_DOUBLINGS))).min(self.rec_time / 4),
+        }
     }
 
     pub(super) fn bring_back(&self) {

@@ -17,12 +17,12 @@ use super::connection::Connection;
 use super::core::lock;
 use super::facade;
 use super::gate::Gate;
-use super::recovery::{Phase, Recovery, Step};
-use super::setup::{Returning, SetupBytes};
-use super::stream::read_until;
+use super::recovery::{FIRST_PAUSE, Phase, Recovery, Step};
+use super::setup::{Returning, SetupError};
+use super::stream::read_setup;
 use super::sys;
 use super::tcp::Counts;
-use super::wire::{Counted, Header, Kind, MAX_SETUP, Reason, Setup, WireError};
+use super::wire::{Counted, Header, Kind, Reason, Setup, WireError};
 
 /// A QoS connection over TCP.
 pub(super) type Inner = Connection<TcpStream>;
@@ -30,12 +30,8 @@ pub(super) type Inner = Connection<TcpStream>;
 /// How long an attempt to connect, and its answer, may take: a lost SYN is repeated after a second.
 const ATTEMPT: Wall = Wall::from_millis(1_500);
 
-/// The pause after a failed attempt: the first, and the longest.
-const FIRST_PAUSE: Wall = Wall::from_millis(20);
+/// The longest pause after a failed attempt.
 const MAX_PAUSE: Wall = Wall::from_millis(500);
-
-/// How often the first pause is doubled at most where channels break soon.
-const MAX_DOUBLINGS: u32 = 5;
 
 /// How long a thread waits at once, until it looks whether the connection is still wanted.
 const STEP: Wall = Wall::from_millis(50);
@@ -106,12 +102,10 @@ fn bring_back(weak: &Weak<Inner>, way: &Way) {
         await_peer(&inner);
     }
     let (mut pause, mut latest) = (FIRST_PAUSE, None);
-    if let (Way::Connect, Some(recovery)) =
-        (way, weak.upgrade().as_ref().and_then(|inner| inner.recovery.as_ref()))
-        && let hurried @ 1.. = recovery.hurried()
-    {
-        let pause = (FIRST_PAUSE * (1 << hurried.min(MAX_DOUBLINGS))).min(recovery.rec_time / 4);
-        thread::sleep(pause);
+    if let Way::Connect = way {
+        // It is not kept alive meanwhile.
+        let pause = weak.upgrade().and_then(|inner| Some(inner.recovery.as_ref()?.first_pause()));
+        thread::sleep(pause.unwrap_or_default());
     }
     loop {
         let Some(inner) = weak.upgrade() else { break };
@@ -202,15 +196,9 @@ impl Inner {
         let (attempt, received) = (recovery.next_attempt(), self.freeze());
         let hello = Setup::Return { session, token: recovery.token, attempt, received };
         io::Write::write_all(&mut stream, &hello.to_bytes())?;
-        let (mut answer, mut room) = (SetupBytes::default(), [0; MAX_SETUP]);
         // What is no answer may be another's, as of a network that asks for a login.
-        let broken = |error: WireError| Failed::Now(super::tcp::damaged(error));
-        while let missing @ 1.. = answer.missing().map_err(broken)? {
-            let read = read_until(&stream, &mut room[..missing], until);
-            read.map_err(|error| Failed::Now(error.into()))?;
-            answer.push(&room[..missing]);
-        }
-        match answer.read().map_err(broken)? {
+        let failed = |error: SetupError| Failed::Now(error.into());
+        match read_setup(&stream, until).map_err(failed)? {
             Setup::Returned { session: of, received } if of == session => {
                 self.go_on(stream, received)
             }
@@ -218,7 +206,7 @@ impl Inner {
                 let why = "the other end does not know it any more";
                 Err(Failed::Finally(why.to_owned()))
             }
-            _ => Err(broken(WireError::Malformed)),
+            _ => Err(failed(WireError::Malformed.into())),
         }
     }
 
@@ -367,7 +355,7 @@ impl Inner {
         }
     }
 
-    /// Both ends have said that they send no more, and each has told the other that all has arrived.
+    /// Both ends have said that they send no more, and each has acknowledged all that arrived.
     fn is_complete(&self) -> bool {
         let reader = lock(&self.reader);
         let Some(counts) = reader.counts.as_ref().filter(|counts| counts.has_ended) else {
@@ -398,10 +386,8 @@ impl Inner {
             return taken;
         }
         drop(reader);
-        if let (Err(error), Some(recovery)) = (&taken, &self.recovery)
-            && super::connection::is_break(error)
-        {
-            self.lose(recovery, epoch, &error.to_string());
+        if let Err(error) = &taken {
+            self.lose_if_broken(epoch, error);
         }
         taken
     }

@@ -9,6 +9,7 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::channel::Channel;
 use super::core::{Control, Core, lock};
@@ -16,9 +17,8 @@ use super::maintenance::{self, Maintained};
 use super::recovery::Recovery;
 use super::returning::{self, Inner, Way};
 use super::setup::{self, Established, SetupBytes, SetupError};
-use super::sys;
 use super::tcp::too_long;
-use super::wire::MAX_SETUP;
+use super::wire::{Cookie, MAX_SETUP, Setup};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
 use ontempo_udp::Dscp;
@@ -52,17 +52,11 @@ impl QosStream {
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let until = Instant::now() + options.setup_timeout;
         stream.set_write_timeout(Some(options.setup_timeout))?;
-        let token = sys::unguessable()?;
+        let token = unguessable()?;
         let hello = setup::hello(&options.offer(), session, token, clock.now());
         (&stream).write_all(&hello.to_bytes())?;
-        let mut answer = SetupBytes::default();
-        let mut room = [0; MAX_SETUP];
-        while let missing @ 1.. = answer.missing()? {
-            read_until(&stream, &mut room[..missing], until)?;
-            answer.push(&room[..missing]);
-        }
+        let answer = read_setup(&stream, until)?;
         let now = clock.now();
-        let answer = answer.read()?;
         let concluded = setup::conclude(&options.offer(), (session, token), &answer, now);
         let established =
             concluded.unwrap_or(Err(SetupError::Wire(super::wire::WireError::Malformed)))?;
@@ -212,11 +206,29 @@ fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<
 }
 
 /// Fills `room` until `until`.
-pub(super) fn read_until(
-    stream: &TcpStream,
-    room: &mut [u8],
-    until: Instant,
-) -> Result<(), SetupError> {
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// The system has no random numbers.
+fn unguessable() -> io::Result<Cookie> {
+    let mut bytes = Cookie::default();
+    match getrandom(&mut bytes[..], GetRandomFlags::empty())? == bytes.len() {
+        true => Ok(bytes),
+        false => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Reads a message of the handshake.
+pub(super) fn read_setup(stream: &TcpStream, until: Instant) -> Result<Setup, SetupError> {
+    let (mut bytes, mut room) = (SetupBytes::default(), [0; MAX_SETUP]);
+    while let missing @ 1.. = bytes.missing()? {
+        read_until(stream, &mut room[..missing], until)?;
+        bytes.push(&room[..missing]);
+    }
+    Ok(bytes.read()?)
+}
+
+fn read_until(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
     let mut filled = 0;
     while filled < room.len() {
         match read_once(stream, &mut room[filled..], until)? {

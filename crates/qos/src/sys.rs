@@ -7,8 +7,6 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::Duration as Wall;
 
-use super::wire::Cookie;
-
 /// Puts another connection in the place of a socket: its number stays, so that who waits at it goes on
 /// waiting. Both are shut down or new, so that no thread is in a call of the old one for long.
 ///
@@ -56,19 +54,4 @@ pub(super) fn known(socket: &TcpStream) -> Option<Known> {
     let silent = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
     let unacknowledged = (info.tcpi_unacked > 0).then(|| Wall::from_millis(silent.into()));
     Some(Known { has_ended: info.tcpi_state == CLOSE, unacknowledged })
-}
-
-/// Bytes that nobody can guess.
-///
-/// # Errors
-/// The system has no random numbers.
-pub(super) fn unguessable() -> io::Result<Cookie> {
-    let mut bytes = Cookie::default();
-    // SAFETY: the kernel writes at most as many bytes as `bytes` has, and keeps no pointer to it.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match usize::try_from(got) {
-        Ok(got) if got == bytes.len() => Ok(bytes),
-        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(_) => Err(io::Error::last_os_error()),
-    }
 }

@@ -213,7 +213,7 @@ pub(super) struct Counts {
     given: usize,
     /// The peer has said that no more follow.
     pub(super) has_ended: bool,
-    /// The channel is broken, and what was taken has been told: nothing more is read of it.
+    /// The channel is broken, and the number of messages taken has been sent to the peer: nothing more is read of it.
     pub(super) is_frozen: bool,
 }
 

@@ -83,5 +83,7 @@ pub fn hash(key: &[u8; 16], parts: &[&[u8]]) -> Cookie {
 
 /// Compares in constant time.
 pub fn equal(one: &Cookie, other: &Cookie) -> bool {
-    one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    let differs = one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b));
+    // Otherwise the compiler may stop at the first difference.
+    std::hint::black_box(differs) == 0
 }

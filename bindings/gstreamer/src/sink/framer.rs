@@ -8,7 +8,7 @@ use ontempo_media::{
     Elementary, ElementaryDatagram, FrameKind, FrameTimes, MAX_DESCRIPTION, cut_frame,
 };
 
-/// How often a description is sent again where all frames are alike: that of pictures is with each key picture.
+/// How often a description is sent again at least; that of pictures is with each key picture, too.
 const AGAIN: Wall = Wall::from_secs(1);
 
 /// Cuts frames into datagrams: a buffer is one.

@@ -255,7 +255,7 @@ impl ReceiverHandler for OutputHandler<'_> {
             }
             None => ("--serve", "the page shows MPEG-TS"),
         };
-        // A peer is told 200 bytes.
+        // The sentence of a CONNECTION_CLOSE has at most 200 bytes.
         Err(format!(
             "{place}: frames of {coding} without MPEG-TS: {why}; put mpegtsmux before ontemposink, or \
              receive with ontemposrc"

@@ -131,12 +131,15 @@ impl Program {
             return;
         }
         let mut bytes = pes.bytes;
-        if codec_of(stream) == Codec::Av1 {
+        let marks = if codec_of(stream) == Codec::Av1 {
             let plain = Plain::read(&bytes);
             is_damaged |= plain.is_cut;
             bytes = plain.bytes;
-        }
-        let Some(mut marks) = self.marks.read(&bytes, pes.random_access) else { return };
+            self.marks.read_plain(&bytes)
+        } else {
+            self.marks.read(&bytes, pes.random_access)
+        };
+        let Some(mut marks) = marks else { return };
         if let Some(mut before) = self.hidden.take() {
             marks = before.marks.and(marks);
             is_damaged |= before.is_damaged;

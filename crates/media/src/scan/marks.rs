@@ -100,13 +100,18 @@ impl MarkReader {
         marks
     }
 
+    /// The marks of a picture of AV1 in the low-overhead format.
+    pub(super) fn read_plain(&mut self, bytes: &[u8]) -> Option<Marks> {
+        self.av1.marks(bytes)
+    }
+
     /// The marks of the picture in `bytes`, an access unit, whose packet says whether decoding can begin
     /// here; `None` if there is no picture in it.
     pub(crate) fn read(&mut self, bytes: &[u8], random_access: bool) -> Option<Marks> {
         match self.codec {
             Codec::H264 => h264_marks(bytes),
             Codec::Hevc => self.hevc_marks(bytes),
-            Codec::Av1 => self.av1.marks(&Plain::read(bytes).bytes),
+            Codec::Av1 => self.read_plain(&Plain::read(bytes).bytes),
             Codec::Unknown => (!bytes.is_empty()).then_some(Marks::unknown(random_access)),
         }
     }

@@ -107,11 +107,14 @@ impl Connection {
         self.close_with(now, CloseReason::Refused, "all places are taken");
     }
 
+    fn is_closed_by_peer(&mut self) -> bool {
+        self.stack.stats().frame_rx.connection_close > 0
+    }
+
     /// True if both sides have closed, and each has heard it of the other: the peer answers the packet that closes (RFC
     /// 9000, section 10.2.2).
     pub(crate) fn is_closed_by_both(&mut self) -> bool {
-        let stats = self.stack.stats();
-        stats.frame_rx.connection_close > 0 && stats.frame_tx.connection_close > 0
+        self.is_closed_by_peer() && self.stack.stats().frame_tx.connection_close > 0
     }
 
     /// Repeats the closing packet if it is due and the peer has not closed, too.
@@ -120,7 +123,7 @@ impl Connection {
             return None;
         }
         self.last_word.times.pop();
-        if self.stack.stats().frame_rx.connection_close > 0 {
+        if self.is_closed_by_peer() {
             self.last_word = LastWord::default();
         }
         let (transmit, datagram) = self.last_word.said.as_ref()?;
