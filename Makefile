@@ -18,10 +18,16 @@ FUZZ := $(wildcard crates/*/fuzz)
 # What the tests print, and what they skip.
 TESTED := target/tested
 
-# The name of a step, before it begins, and when that is.
-step = @echo "== $(1)"; mkdir -p $(TESTED); printf '%s\t%s\n' "$(1)" "$$(date +%s)" >> $(TESTED)/steps
+# The name of a step, before it begins, and when that is. Steps of two lanes run side by side; a
+# lane that has ended well has a line without a name.
+LANE := alone
+line = mkdir -p $(TESTED); printf '%s\t%s\t%s\n' "$(LANE)" "$(1)" "$$(date +%s)" >> $(TESTED)/steps
+step = @echo "== $(1)"; $(call line,$(1))
 
-# The tests with real packets need the machine to themselves.
+# The test programs of Rust, as scripts/run-tests lists them.
+PROGRAMS := $(TESTED)/programs
+
+# Steps come one after the other; what runs side by side is said by scripts/beside and scripts/run-tests.
 .NOTPARALLEL:
 
 # What is compiled: a change of it builds anew.
@@ -58,8 +64,29 @@ test: machine ## Run every check and every test, and count them.
 	@code=0; ONTEMPO_SKIPS=$(CURDIR)/$(TESTED)/skips $(MAKE) --no-print-directory every-test || code=$$?; \
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
+# First all is compiled. Then the tests run, of which most wait, and beside them, at the lowest priority, what
+# only computes.
 .PHONY: every-test
-every-test: check-format lint test-rust test-c test-gst test-moq test-fuzz check-portable check-rustdoc check-docs test-python check-claims
+every-test:
+	$(MAKE) --no-print-directory LANE=first first-lane
+	scripts/beside "$(MAKE) --no-print-directory LANE=tests tests-lane" \
+		"$(MAKE) --no-print-directory LANE=beside beside-lane"
+
+.PHONY: first-lane
+first-lane: check-format build-tests
+	@$(call line,)
+
+# Both run, whatever fails.
+.PHONY: tests-lane
+tests-lane:
+	@code=0; for step in run-tests test-python; do \
+		$(MAKE) --no-print-directory $$step || code=$$?; \
+	done; exit $$code
+	@$(call line,)
+
+.PHONY: beside-lane
+beside-lane: lint test-fuzz check-portable check-rustdoc check-docs check-claims
+	@$(call line,)
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, with many flows, with films; memory.
@@ -95,6 +122,11 @@ bench-relay: build ## Measure how many viewers a relay bears.
 bench-idle: build ## Measure what an idle connection holds, and what holds it.
 	cargo bench -p ontempo-transport --bench idle
 	cargo bench -p ontempo-relay --bench relay -- --idle --program $(CURDIR)/$(BIN)/ontempo
+
+.PHONY: bench-reservations
+bench-reservations: machine ## Measure what 10,000 reservations cost a router, as root.
+	cargo bench -p ontempo-reservation --bench refresh
+	cargo bench -p ontempo-rsvpd --bench aggregates
 
 .PHONY: bench-page
 bench-page: machine ## Measure how many browsers the page of a stream bears.
@@ -189,15 +221,38 @@ check-format: build
 	cargo fmt --manifest-path bindings/moq/Cargo.toml --check
 	$(BIN)/ruff format --check
 
-.PHONY: test-rust
-test-rust: machine
-	$(call step,test-rust)
+# The tests of the crates, and what they need.
+.PHONY: build-rust-tests
+build-rust-tests: machine
+	$(call step,build-tests)
+	rm -f $(PROGRAMS)
 	scripts/fetch-base-mibs
-	cargo test $(RELEASE) $(FEATURES) --workspace | tee -a $(TESTED)/output
-	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network | tee -a $(TESTED)/output # with overflow checks
+	scripts/run-tests build $(PROGRAMS) $(RELEASE) $(FEATURES) --workspace
+	scripts/run-tests build $(PROGRAMS) $(OVERFLOW)
+	cargo test --doc $(RELEASE) $(FEATURES) --workspace | tee -a $(TESTED)/output
+
+# Those of all workspaces of Rust.
+.PHONY: build-tests
+build-tests: build gst-where-possible build-rust-tests
+	$(C) build $(RELEASE) $(IN_C)
+	$(IN_TARGET) scripts/run-tests build $(PROGRAMS) $(RELEASE) $(IN_C)
+	if $(HAS_GST); then $(IN_TARGET) scripts/run-tests build $(PROGRAMS) $(RELEASE) $(IN_GST); fi
+	$(IN_TARGET) scripts/run-tests build $(PROGRAMS) $(IN_MOQ)
+
+.PHONY: run-tests
+run-tests:
+	$(call step,run-tests)
+	scripts/run-tests run $(PROGRAMS) | tee -a $(TESTED)/output
+
+# Overflow is checked in these.
+OVERFLOW := -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network
+
+.PHONY: test-rust
+test-rust: build-rust-tests run-tests ## Run the tests of the crates.
 
 # The library for programs in C: a workspace of its own.
-C := CARGO_TARGET_DIR=$(CURDIR)/target cargo
+IN_TARGET := CARGO_TARGET_DIR=$(CURDIR)/target
+C := $(IN_TARGET) cargo
 IN_C := --locked --manifest-path bindings/c/Cargo.toml
 PREFIX := /usr/local
 
@@ -234,16 +289,19 @@ install-gst: gst ## Install the elements where GStreamer looks for them (DESTDIR
 	install -D -m 755 $(PLUGINS)/libgstontempo.so \
 		"$(DESTDIR)$$(pkg-config --variable=pluginsdir gstreamer-1.0)/libgstontempo.so"
 
-.PHONY: test-gst
-test-gst: build
-	$(call step,test-gst)
+.PHONY: gst-where-possible
+gst-where-possible: build
 	@if $(HAS_GST); then \
 		$(MAKE) --no-print-directory gst; \
-		$(C) test $(RELEASE) $(IN_GST) | tee -a $(TESTED)/output; \
 	else \
 		echo "GStreamer's headers are missing: the elements are not built" >&2; \
 		[[ -z "$${ONTEMPO_SKIPS:-}" ]] || printf 'gst\ttest-gst\tthe headers of GStreamer are missing\n' >> "$$ONTEMPO_SKIPS"; \
 	fi
+
+.PHONY: test-gst
+test-gst: gst-where-possible
+	$(call step,test-gst)
+	@if $(HAS_GST); then $(C) test $(RELEASE) $(IN_GST) | tee -a $(TESTED)/output; fi
 
 # Media over QUIC: a workspace of its own, with a QUIC stack and, for its tests, a relay of its own.
 IN_MOQ := --locked --manifest-path bindings/moq/Cargo.toml

@@ -344,6 +344,8 @@ class LiveConnection:
         """Its application error code; ``None`` while it is open, or where none was sent."""
     def said(self) -> str:
         """The peer's own words."""
+    def remote_now(self, waker: Waker) -> PendingResult:
+        """The peer's address and port now; ``None`` once it is closed."""
     def statistics(self, waker: Waker) -> PendingResult:
         """The fields of `ConnectionStatistics`, or ``None``."""
     def close(self, reason: str, code: int, waker: Waker) -> PendingResult | None:

@@ -12,6 +12,12 @@ test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 ........s                                                                [100%]
 8 passed, 1 skipped in 52.10s
 """
+STEPS = """first\tbuild\t1000000
+first\t\t1000090
+tests\ttests\t1000090
+beside\tlint\t1000090
+tests\t\t1000140
+"""
 TSHARK = "the program tshark is missing"
 VEGAS = "this kernel has the congestion control vegas"
 
@@ -22,13 +28,13 @@ def count(
     """The exit code and the lines printed, without the first: how long the steps took."""
     (folder / "output").write_text(output)
     (folder / "skips").write_text("".join(f"{line}\n" for line in skips))
-    (folder / "steps").write_text("build\t1000000\nlint\t1000090\n")
+    (folder / "steps").write_text(STEPS)
     environment = {**os.environ, "CI": str(ci).lower()}
     command = [sys.executable, str(SCRIPT), str(folder), str(code)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     took, *lines = done.stdout.splitlines()
-    assert took.startswith("took: build 90 s, lint ")
+    assert took.startswith("took: build 90 s, tests 50 s, lint ")
     return done.returncode, lines
 
 
@@ -61,7 +67,8 @@ def test_a_step_that_fails_is_named_and_counted(tmp_path: Path) -> None:
 
 def test_failures_are_counted_and_no_result_is_one(tmp_path: Path) -> None:
     failing = OUTPUT.replace("8 passed, 1 skipped", "2 failed, 6 passed, 1 error")
-    assert count(tmp_path, failing, [], code=2) == (2, ["20 passed, 3 failed, 0 skipped"])
+    failed = ["the step lint failed", "20 passed, 3 failed, 0 skipped"]
+    assert count(tmp_path, failing, [], code=2) == (2, failed)
     code, lines = count(tmp_path, "", [])
     assert code == 1
     assert lines[-1] == "0 passed, 1 failed, 0 skipped"

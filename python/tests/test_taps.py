@@ -2,8 +2,11 @@
 
 import asyncio
 import math
+import socket
+import subprocess
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +78,53 @@ def test_clones_of_both_sides_are_connections_of_one_group() -> None:
     run(main)
 
 
+def test_a_first_message_goes_with_the_connection_or_there_is_none() -> None:
+    async def main() -> None:
+        here = taps.LocalEndpoint(address="127.0.0.1")
+        async with await taps.Preconnection(local=here).listen() as listener:
+            pre = to(listener, taps.TransportProperties())
+            near = await pre.initiate_with_send(b"first", taps.MessageProperties(final=True))
+            far = await anext(aiter(listener))
+            assert [message.data async for message in far] == [b"first"]
+            await asyncio.gather(near.close(), far.close())
+            with pytest.raises(taps.NotProvidedError, match="msg_lifetime_s"):
+                await pre.initiate_with_send(b"?", taps.MessageProperties(msg_lifetime_s=1))
+            far = await anext(aiter(listener))
+            assert isinstance(await anext(far.events()), taps.ConnectionError)
+
+    run(main)
+
+
+def test_the_other_end_may_be_in_rust() -> None:
+    answer = Path(__file__).parents[2] / "target" / "release" / "examples" / "answer"
+    if not answer.exists():
+        pytest.skip("the example answer is not built: cargo test --release -p ontempo-taps")
+
+    async def main(told: str) -> None:
+        at, fingerprint, token = told.split()
+        there = taps.RemoteEndpoint(host="127.0.0.1", port=int(at.rpartition(":")[2]))
+        security = taps.SecurityParameters(trust=fingerprint, token=token)
+        near = await taps.Preconnection(remote=there, security=security).initiate()
+        other = near.clone()
+        for data in (b"one", b"two"):
+            await near.send(data)
+            await other.send(data)
+        for connection in (near, other):
+            await connection.send(b"last", taps.MessageProperties(final=True))
+        for connection in (near, other):
+            assert [message.data async for message in connection] == [b"ONE", b"TWO", b"LAST"]
+        await asyncio.gather(near.close(), other.close())
+        assert near.state is taps.ConnectionState.CLOSED
+
+    with subprocess.Popen([answer, "127.0.0.1"], stdout=subprocess.PIPE, text=True) as rust:
+        try:
+            assert rust.stdout is not None
+            told = rust.stdout.readline()
+            run(lambda: main(told))
+        finally:
+            rust.kill()
+
+
 def test_a_message_whose_lifetime_has_passed_is_an_event() -> None:
     async def main() -> None:
         async with pair(LATE) as (near, far):
@@ -104,6 +154,80 @@ def test_the_end_is_closed_and_an_abort_a_connection_error_with_its_reason() -> 
             at_near = aiter(near.events())
             await asyncio.gather(near.close(), far.close())
             assert await anext(at_near) == taps.Closed()
+
+    run(main)
+
+
+class Forwarder:
+    """Hands datagrams on, from another port towards the listener as soon as it has moved."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._outside = _bound()
+        self.port = int(self._outside.getsockname()[1])
+        self._inside = _bound()
+        self._client: tuple[str, int] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._outside, self._to_target)
+        self._loop.add_reader(self._inside, self._to_client)
+
+    def move(self) -> None:
+        """From now on the listener sees another port."""
+        self._loop.remove_reader(self._inside)
+        self._inside.close()
+        self._inside = _bound()
+        self._loop.add_reader(self._inside, self._to_client)
+
+    def close(self) -> None:
+        for one in (self._outside, self._inside):
+            self._loop.remove_reader(one)
+            one.close()
+
+    def _to_target(self) -> None:
+        data, self._client = self._outside.recvfrom(65_536)
+        self._inside.sendto(data, self._target)
+
+    def _to_client(self) -> None:
+        data = self._inside.recv(65_536)
+        if self._client is not None:
+            self._outside.sendto(data, self._client)
+
+
+def _bound() -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    bound.setblocking(False)
+    bound.bind(("127.0.0.1", 0))
+    return bound
+
+
+def test_a_peer_that_moves_is_a_change_of_path() -> None:
+    async def main() -> None:
+        transport = taps.TransportProperties()
+        here = taps.LocalEndpoint(address="127.0.0.1")
+        pre = taps.Preconnection(local=here, transport=transport)
+        async with await pre.listen() as listener:
+            through = Forwarder(listener.local)
+            security = taps.SecurityParameters(trust=listener.fingerprint, token=listener.token)
+            there = taps.RemoteEndpoint(host="127.0.0.1", port=through.port)
+            near = await taps.Preconnection(
+                remote=there, transport=transport, security=security
+            ).initiate()
+            far = await anext(aiter(listener))
+            await near.send(b"before")
+            assert (await far.receive()) is not None
+            before, events = far.remote, far.events()
+            coming = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0.3)
+            assert not coming.done()
+            through.move()
+            await near.send(b"after")
+            assert (await far.receive()) is not None
+            event = await coming
+            assert isinstance(event, taps.PathChange)
+            assert event.remote == far.remote != before
+            await asyncio.gather(near.close(), far.close())
+            assert await anext(events) == taps.Closed()
+            through.close()
 
     run(main)
 
@@ -139,7 +263,9 @@ def test_a_peer_whose_flows_are_none_of_ours_is_refused() -> None:
                 ) as carrier:
                     await anext(aiter(listener))
                     flow = await carrier.open_flow(live.FlowConfig(label=label))
-                    await flow.send(b"?")
+                    # It may be refused before anything is sent on it.
+                    with suppress(live.ClosedError):
+                        await flow.send(b"?")
                     await carrier.closed()
                     assert carrier.close_reason is live.CloseReason.PROTOCOL_VIOLATION
 

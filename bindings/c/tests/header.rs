@@ -52,3 +52,20 @@ fn the_header_is_written_from_the_sources_and_changes_of_the_abi_have_a_new_numb
     }
     assert_eq!(fs::read_to_string(&abi).unwrap_or_default(), text, "abi.txt: run make c-header");
 }
+
+/// The part of a manifest below a heading.
+fn part<'a>(manifest: &'a str, heading: &str) -> &'a str {
+    let (_, below) = manifest.split_once(&format!("\n[{heading}]\n")).expect("the heading");
+    below.split_once("\n[").map_or(below, |(part, _)| part)
+}
+
+#[test]
+fn cargo_c_finds_its_feature_and_the_number_of_the_abi() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("the manifest");
+    assert!(part(&manifest, "features").contains("\ncapi = []"), "cargo-c builds with it");
+    let library = part(&manifest, "package.metadata.capi.library");
+    let (_, version) = library.split_once("version = \"").expect("a version");
+    let first = version.split('.').next().expect("a number");
+    assert_eq!(first, ONTEMPO_ABI.to_string(), "the library's first number is the ABI's");
+}

@@ -7,6 +7,7 @@
 mod access;
 mod failure;
 mod media;
+mod place;
 mod properties;
 mod sink;
 mod source;

@@ -110,11 +110,20 @@ pub(crate) fn elementary_caps(coding: Elementary) -> gst::Caps {
     }
 }
 
-/// Caps of the elements' pads.
+/// Caps of pads of which there may be several: elementary streams alone.
+pub(crate) fn caps_of_frames() -> gst::Caps {
+    let mut caps = gst::Caps::new_empty();
+    if let Some(caps) = caps.get_mut() {
+        Elementary::ALL.into_iter().for_each(|coding| caps.append(elementary_caps(coding)));
+    }
+    caps
+}
+
+/// Caps of the elements' pads that are always there.
 pub(crate) fn all_caps() -> gst::Caps {
     let mut caps = transport_stream();
     caps.merge(gst::Caps::new_empty_simple("application/x-rtp"));
-    Elementary::ALL.into_iter().for_each(|coding| caps.merge(elementary_caps(coding)));
+    caps.merge(caps_of_frames());
     caps
 }
 

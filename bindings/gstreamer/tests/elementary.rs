@@ -2,40 +2,15 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use common::{
-    Running, element, end_of, free_port, pipeline, play, program, require_elements, said, stop,
-    url, wait_until,
+    Seen, end_of, free_port, is_refused, listening, pipeline, play, program, require_elements,
+    said, seen, stop, url, wait_until,
 };
 use gstreamer as gst;
-use gstreamer::prelude::*;
-
-/// A frame as a pad has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
-    bytes: Vec<u8>,
-    pts: Option<gst::ClockTime>,
-    is_delta: bool,
-}
-
-/// The frames that pass a pad.
-fn seen(pipeline: &gst::Pipeline, name: &str, pad: &str) -> Arc<Mutex<Vec<Seen>>> {
-    let all = Arc::<Mutex<Vec<Seen>>>::default();
-    let noted = Arc::clone(&all);
-    let pad = element(pipeline, name).static_pad(pad).expect("a pad");
-    pad.add_probe(gst::PadProbeType::BUFFER, move |_, info| {
-        let buffer = info.buffer().expect("a buffer");
-        let bytes = buffer.map_readable().expect("readable").to_vec();
-        let is_delta = buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
-        noted.lock().expect("no panic").push(Seen { bytes, pts: buffer.pts(), is_delta });
-        gst::PadProbeReturn::Ok
-    });
-    all
-}
 
 const PICTURES: &str = "videotestsrc num-buffers=40 is-live=true ! video/x-raw,format=I420,width=160,height=120,framerate=25/1";
 const SOUND: &str = "audiotestsrc num-buffers=60 is-live=true samplesperbuffer=1024 ! audio/x-raw,rate=48000,channels=2";
@@ -74,7 +49,7 @@ fn is_carried(elements: &[&str], encoder: &str, decoder: &str, least: usize) {
     }
     let (sent, received, decoded) = carried(encoder, decoder);
     let without_times = |all: &[Seen]| -> Vec<Seen> {
-        all.iter().map(|seen| Seen { pts: None, ..seen.clone() }).collect()
+        all.iter().map(|seen| Seen { pts: None, running: None, ..seen.clone() }).collect()
     };
     assert!(
         without_times(&sent) == without_times(&received),
@@ -129,14 +104,6 @@ fn opus_of_opusenc_is_parsed_and_decoded() {
     is_carried(&["opusenc", "opusparse", "opusdec"], &encoder, "opusparse ! opusdec", 55);
 }
 
-/// Starts a program that says where it listens, with the option `--to` for senders.
-fn listening(command: &mut Command) -> (Running, String, std::io::Lines<BufReader<ChildStderr>>) {
-    let mut running = Running::start(command.stderr(Stdio::piped()));
-    let mut lines = BufReader::new(running.0.stderr.take().expect("piped")).lines();
-    let to = lines.find_map(|line| Some(line.ok()?.split_once("--to ")?.1.to_owned()));
-    (running, to.expect("it says where it listens"), lines)
-}
-
 #[test]
 fn ontempo_receive_writes_frames_to_a_file_and_refuses_them_where_it_cannot() {
     if !require_elements(&["x264enc", "h264parse", "avdec_h264", "opusenc"]) {
@@ -178,14 +145,9 @@ fn ontempo_receive_writes_frames_to_a_file_and_refuses_them_where_it_cannot() {
         if to == name {
             command.arg("--overwrite");
         }
-        let (_receiving, url, mut lines) = listening(&mut command);
+        let (_receiving, url, lines) = listening(&mut command);
         let sending = pipeline(&format!("{film} ! ontemposink sync=false uri={url}"));
-        play(&sending);
-        let (error, _) = end_of(&sending).expect_err("refused");
-        assert!(error.message().contains(expected), "{error}");
-        stop(&sending);
-        let told = lines.find_map(|line| line.ok().filter(|line| line.contains(expected)));
-        assert!(told.expect("its user is told").contains("was refused"));
+        is_refused(&sending, lines, expected);
     }
 }
 

@@ -28,7 +28,7 @@ const FALLEN: f64 = 1_500_000.0;
 
 /// The share of frames that has to be on time: less than the 96 % that a quiet machine has, since a busy one
 /// keeps frames and acknowledgements waiting.
-const ON_TIME: f64 = 0.7;
+const ON_TIME: f64 = 0.8;
 
 /// A frame: when it was encoded, how long it is, and when it arrived whole.
 #[derive(Clone, Copy, Debug)]
@@ -233,5 +233,5 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
     }
     assert!(watched.len() > 400, "the machine encodes too slowly: {}", watched.len());
     assert!(shares.0 >= ON_TIME, "{:.3} on time", shares.0);
-    assert!((0.6..=1.25).contains(&encoder), "the encoder at {encoder:.2} of the path");
+    assert!((0.5..=1.2).contains(&encoder), "the encoder at {encoder:.2} of the path");
 }

@@ -1,7 +1,11 @@
-//! Each element by itself, in the harness of GStreamer's own tests.
+//! Each element by itself, in the harness of GStreamer's own tests. gst-validate would look at pipelines, too; Debian 12
+//! has no package of it.
 
 mod common;
 
+use common::harnesses::{
+    KEY, begin, come, ends, frame, h264, is_next, opus, pair, several_streams, source, two_pads,
+};
 use common::{free_port, init};
 use gstreamer as gst;
 use gstreamer::prelude::*;
@@ -15,14 +19,6 @@ fn packets() -> gst::Buffer {
 
 fn transport_stream() -> gst::Caps {
     gst::Caps::builder("video/mpegts").field("systemstream", true).build()
-}
-
-fn source(port: u16) -> gst::Element {
-    init();
-    gst::ElementFactory::make("ontemposrc")
-        .property("uri", format!("ontempo://127.0.0.1:{port}"))
-        .build()
-        .expect("made")
 }
 
 #[test]
@@ -70,51 +66,6 @@ fn caps_that_change_in_mid_stream_are_refused_with_a_sentence() {
     let gst::MessageView::Error(error) = error.view() else { panic!("another message") };
     let sentence = error.error().message().to_owned();
     assert!(sentence.contains("from MPEG-TS to RTP in mid-stream"), "{sentence}");
-}
-
-/// Caps of pictures of this width.
-fn h264(width: i32) -> gst::Caps {
-    init();
-    gst::Caps::builder("video/x-h264")
-        .field("stream-format", "byte-stream")
-        .field("alignment", "au")
-        .field("width", width)
-        .build()
-}
-
-/// A frame shown at this time, ms.
-fn frame(bytes: &[u8], at: u64, flags: gst::BufferFlags) -> gst::Buffer {
-    let mut buffer = gst::Buffer::from_slice(bytes.to_vec());
-    let changed = buffer.get_mut().expect("alone");
-    changed.set_pts(gst::ClockTime::from_mseconds(at));
-    changed.set_flags(flags);
-    buffer
-}
-
-/// A source that plays in a harness, and a sink that sends to it in another, with its bus.
-fn pair(caps: gst::Caps) -> (Harness, Harness, gst::Bus) {
-    let element = source(free_port());
-    let mut receiving = Harness::with_element(&element, None, Some("src"));
-    receiving.play();
-    let url: Option<String> = element.property("url");
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", url)
-        .property("sync", false)
-        .property("latency", 300_u32)
-        .build()
-        .expect("made");
-    let bus = gst::Bus::new();
-    sink.set_bus(Some(&bus));
-    let mut sending = Harness::with_element(&sink, Some("sink"), None);
-    sending.set_src_caps(caps);
-    sending.play();
-    (sending, receiving, bus)
-}
-
-/// Waits for the end of the stream, before which no more frames come.
-fn ends(receiving: &mut Harness) {
-    while receiving.pull_event().expect("the end").type_() != gst::EventType::Eos {}
-    assert!(receiving.try_pull().is_none());
 }
 
 /// The caps of the source's pad now.
@@ -263,4 +214,143 @@ fn a_uri_is_checked_when_it_is_set() {
         let error = handler.set_uri("ontempo://host.example").expect_err("no port");
         assert!(error.message().contains("the port is missing"), "{error}");
     }
+}
+
+/// The pictures are the last stream to end: then the sink is at its end, and the source has no pads of streams once it
+/// is stopped.
+fn end_of_all(pictures: &mut Harness, film: &mut Harness, source: &gst::Element, bus: &gst::Bus) {
+    pictures.push_event(gst::event::Eos::new());
+    ends(film);
+    let limit = gst::ClockTime::from_seconds(10);
+    assert!(bus.timed_pop_filtered(Some(limit), &[gst::MessageType::Eos]).is_some());
+    source.set_state(gst::State::Null).expect("stopped");
+    assert!(source.static_pad("src_0").is_none(), "pads of streams go with them");
+}
+
+#[test]
+fn each_stream_has_its_pad_its_caps_and_its_end() {
+    let (source, url, pads) = several_streams();
+    let ([mut pictures, mut sound], _sink, bus) = two_pads(&url);
+    let [mut film, mut voice] = begin(&mut pictures, &mut sound, &pads);
+    assert_eq!((caps(&film), caps(&voice)), (h264(320), opus()));
+    let groups = [&film, &voice].map(|harness| {
+        let pad = harness.sinkpad().expect("a pad");
+        let start = pad.sticky_event::<gst::event::StreamStart>(0).expect("begun");
+        (start.group_id(), start.stream_id().to_owned())
+    });
+    assert_eq!(groups[0].0, groups[1].0, "they belong together");
+    assert_ne!(groups[0].1, groups[1].1, "they are not the same");
+    for pad in ["src_0", "src_1"] {
+        let mut query = gst::query::Latency::new();
+        assert!(source.static_pad(pad).expect("a pad").query(&mut query));
+        assert_eq!(query.result().1, gst::ClockTime::from_mseconds(350));
+    }
+
+    // New caps at one pad are of that stream alone.
+    pictures.push_event(gst::event::Caps::new(&h264(640)));
+    pictures.push(frame(b"wide", 40, KEY)).expect("taken");
+    is_next(&mut film, b"wide");
+    assert_eq!((caps(&film), caps(&voice)), (h264(640), opus()));
+
+    // So is the end; the others go on.
+    sound.push_event(gst::event::Eos::new());
+    ends(&mut voice);
+    pictures.push(frame(b"silent", 80, KEY)).expect("taken");
+    is_next(&mut film, b"silent");
+    assert!(bus.pop_filtered(&[gst::MessageType::Eos]).is_none(), "not all are at their end");
+    assert_eq!(sound.push(frame(b"more", 80, KEY)), Err(gst::FlowError::Eos));
+    end_of_all(&mut pictures, &mut film, &source, &bus);
+}
+
+#[test]
+fn a_pad_that_is_released_in_mid_stream_ends_its_stream_and_a_new_one_comes_too_late() {
+    let (source, url, pads) = several_streams();
+    let ([mut pictures, mut sound], sink, bus) = two_pads(&url);
+    let [mut film, mut voice] = begin(&mut pictures, &mut sound, &pads);
+    assert!(sink.request_pad_simple("sink_%u").is_none());
+    let warning = bus.pop_filtered(&[gst::MessageType::Warning]).expect("a warning");
+    let gst::MessageView::Warning(warning) = warning.view() else { panic!("another message") };
+    assert!(warning.error().message().contains("a pad is asked for in mid-stream"));
+    let pad = sink.static_pad("sink_1").expect("a pad");
+    sink.release_request_pad(&pad);
+    assert!(sink.static_pad("sink_1").is_none());
+    ends(&mut voice);
+    pictures.push(frame(b"silent", 40, KEY)).expect("taken");
+    is_next(&mut film, b"silent");
+    end_of_all(&mut pictures, &mut film, &source, &bus);
+}
+
+#[test]
+fn a_flush_of_one_pad_leaves_the_other_alone() {
+    let (source, url, pads) = several_streams();
+    let ([mut pictures, mut sound], _sink, _bus) = two_pads(&url);
+    pictures.push(frame(b"key", 0, KEY)).expect("taken");
+    sound.push(frame(b"voice", 0, KEY)).expect("taken");
+    let [mut film, mut voice] = ["src_0", "src_1"].map(|name| come(&pads, name));
+    assert!(sound.push_event(gst::event::FlushStart::new()));
+    assert_eq!(sound.push(frame(b"lost", 20, KEY)), Err(gst::FlowError::Flushing));
+    pictures.push(frame(b"meanwhile", 40, KEY)).expect("taken");
+    assert!(sound.push_event(gst::event::FlushStop::new(false)));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    assert!(sound.push_event(gst::event::Segment::new(&segment)));
+    sound.push(frame(b"after", 60, KEY)).expect("taken");
+    is_next(&mut film, b"key");
+    is_next(&mut film, b"meanwhile");
+    is_next(&mut voice, b"voice");
+    is_next(&mut voice, b"after");
+    source.set_state(gst::State::Null).expect("stopped");
+}
+
+#[test]
+fn one_pad_that_is_asked_for_is_a_stream_as_any_other() {
+    let element = source(free_port());
+    let mut receiving = Harness::with_element(&element, None, Some("src"));
+    receiving.play();
+    let url = element.property::<Option<String>>("url").expect("it listens");
+    let sink = gst::ElementFactory::make("ontemposink")
+        .property("uri", url)
+        .property("sync", false)
+        .build()
+        .expect("made");
+    let mut sending = Harness::with_element(&sink, Some("sink_7"), None);
+    sending.set_src_caps(opus());
+    sending.play();
+    sending.push(frame(b"voice", 0, KEY)).expect("taken");
+    is_next(&mut receiving, b"voice");
+    sending.push_event(gst::event::Eos::new());
+    ends(&mut receiving);
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_left_out_with_a_warning_that_says_how_long() {
+    let (mut sending, mut receiving, bus) = pair(h264(320));
+    sending.push(frame(b"key", 0, KEY)).expect("taken");
+    is_next(&mut receiving, b"key");
+    let long = vec![0; (16 << 20) + 1];
+    sending.push(frame(&long, 40, gst::BufferFlags::DELTA_UNIT)).expect("left out");
+    let warning = bus.pop_filtered(&[gst::MessageType::Warning]).expect("a warning");
+    let gst::MessageView::Warning(warning) = warning.view() else { panic!("another message") };
+    assert!(warning.error().matches(gst::StreamError::Encode), "{:?}", warning.error());
+    let sentence = warning.error().message().to_owned();
+    let expected =
+        "sink: a frame of 16777217 bytes, more than the 16777216 that are carried; it is left out";
+    assert_eq!(sentence, expected);
+    // What comes then does not follow.
+    sending.push(frame(b"next", 80, KEY)).expect("taken");
+    let buffer = receiving.pull().expect("a frame");
+    assert!(buffer.flags().contains(gst::BufferFlags::DISCONT));
+}
+
+#[test]
+fn more_pads_than_a_connection_carries_are_not_given() {
+    init();
+    let sink = gst::ElementFactory::make("ontemposink").build().expect("made");
+    let pads: Vec<_> = (0..9).map(|_| sink.request_pad_simple("sink_%u")).collect();
+    assert_eq!(pads.iter().flatten().count(), 8);
+    let names: Vec<_> = pads.iter().flatten().map(|pad| pad.name().to_string()).collect();
+    assert_eq!(names[7], "sink_7");
+    let ts = transport_stream();
+    assert!(!pads[0].as_ref().expect("a pad").query_accept_caps(&ts), "MPEG-TS goes alone");
+    pads.iter().flatten().for_each(|pad| sink.release_request_pad(pad));
+    assert!(sink.request_pad_simple("sink_%u").is_some());
 }

@@ -1,5 +1,6 @@
 //! The connection to the relay, and what the user is told of it.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use moq_tokio::{Client, Connection, connect, tls};
@@ -127,14 +128,15 @@ impl Reporter {
         if self.json {
             self.print(event, json!({ "text": text }));
         } else {
-            eprintln!("{text}");
+            let _ = writeln!(std::io::stderr(), "{text}");
         }
     }
 
     fn print(&self, event: &str, mut document: Value) {
         document["event"] = json!(event);
         document["seconds"] = json!(self.begun.elapsed().as_secs_f64());
-        println!("{document}");
+        // Who read them may have gone away: the stream goes on.
+        let _ = writeln!(std::io::stdout(), "{document}");
     }
 
     /// Counts bytes, and prints figures each second.

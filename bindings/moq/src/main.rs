@@ -11,6 +11,7 @@ mod sink;
 mod source;
 mod subscribe;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -27,11 +28,12 @@ fn main() -> ExitCode {
     match run(&program.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("ontempo: {failure}");
+            // Nobody may read it any more; the exit code says it, too.
+            let _ = writeln!(std::io::stderr(), "ontempo: {failure}");
             if json {
                 let text = failure.to_string();
                 let document = serde_json::json!({ "event": "failed", "text": text, "exit_code": failure.number() });
-                println!("{document}");
+                let _ = writeln!(std::io::stdout(), "{document}");
             }
             ExitCode::from(failure.number())
         }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Bytes, Duration, printable};
-use ontempo_mechanisms::qos::{Parameter, Specification, Turn};
+use ontempo_mechanisms::qos::{Parameter, Specification, Step, Turn};
 use ontempo_qos::{Delivery, Direction, Event, Events};
 use serde_json::{Value, json};
 
@@ -108,20 +108,10 @@ impl EventLog {
         direction: Direction,
         agreed: &Specification,
     ) -> Result<(), Failure> {
-        let values = Parameter::ALL
-            .into_iter()
-            .filter_map(|parameter| Some((parameter.name(), agreed.value(parameter)?.to_string())));
-        let values: Vec<(&str, String)> = values.collect();
-        if values.is_empty() {
-            return Ok(());
-        }
-        let parts: Vec<String> =
-            values.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let specification: serde_json::Map<String, Value> =
-            values.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let Some((specification, parts)) = written(agreed) else { return Ok(()) };
         let direction = direction_name(direction);
         let fields = json!({ "direction": direction, "specification": specification });
-        self.write("agreed", fields, &format!("agreed, {direction}: {}", parts.join(", ")))
+        self.write("agreed", fields, &format!("agreed, {direction}: {parts}"))
     }
 
     /// Writes the delivery statistics of one direction.
@@ -152,6 +142,18 @@ impl EventLog {
         );
         self.write("summary", fields, &text)
     }
+}
+
+/// What a specification asks for, as JSON and as text; `None` if nothing.
+fn written(specification: &Specification) -> Option<(Value, String)> {
+    let values = Parameter::ALL.into_iter().filter_map(|parameter| {
+        Some((parameter.name(), specification.value(parameter)?.to_string()))
+    });
+    let values: Vec<(&str, String)> = values.collect();
+    let parts: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let object: serde_json::Map<String, Value> =
+        values.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    (!object.is_empty()).then(|| (object.into(), parts.join(", ")))
 }
 
 /// The name of a direction.
@@ -217,6 +219,20 @@ fn describe(event: &Event) -> Option<(&'static str, Value, String)> {
             let text = format!("rec_time is not enforced: {reason}");
             Some(("connection-unrecoverable", json!({ "reason": reason }), text))
         }
-        Event::Step { .. } | Event::Changed { .. } => None,
+        Event::Step { step, agreed } => {
+            let (way, number) = match step {
+                Step::Down(number) => ("down", number),
+                Step::Up(number) => ("up", number),
+            };
+            let (specification, parts) = written(agreed).unwrap_or_default();
+            let fields = json!({ "way": way, "step": number, "specification": specification });
+            Some(("step", fields, format!("{way} to step {number}: {parts}")))
+        }
+        Event::Changed { direction, agreed } => {
+            let direction = direction_name(*direction);
+            let (specification, parts) = written(agreed).unwrap_or_default();
+            let fields = json!({ "direction": direction, "specification": specification });
+            Some(("changed", fields, format!("agreed anew, {direction}: {parts}")))
+        }
     }
 }

@@ -13,7 +13,8 @@ pub(crate) fn read(path: &Path) -> Result<Specification, Failure> {
     qos::read(path).map_err(|error| Failure::Input(error.to_string()))
 }
 
-/// Requests the specification in these directions: the file's, or `default` without a file.
+/// Requests the specification in these directions: the file's, or `default` without a file. Where this end sends, it
+/// steps down the ladder of the file, if that has one.
 pub(crate) fn options(
     name: &str,
     quality: &Quality,
@@ -26,7 +27,10 @@ pub(crate) fn options(
                 .to_owned(),
         ));
     }
-    let specification = quality.spec.as_deref().map_or(Ok(default), read)?;
+    let (specification, ladder) = match quality.spec.as_deref().map(qos::read_ladder) {
+        Some(read) => read.map_err(|error| Failure::Input(error.to_string()))?,
+        None => (default, None),
+    };
     let of = |direction| {
         if directions.contains(&direction) { specification } else { Specification::default() }
     };
@@ -40,6 +44,7 @@ pub(crate) fn options(
             Service::Guaranteed => Reserve::Guaranteed,
         },
         must_reserve: quality.must_reserve,
+        ladder: ladder.filter(|_| directions.contains(&Direction::Sending)),
         ..QosOptions::default()
     })
 }

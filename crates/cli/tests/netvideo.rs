@@ -124,12 +124,78 @@ fn what_was_coerced_binds_the_sender() {
     assert!(of(&events, "violation").is_empty(), "{events:?}");
 }
 
+/// What asks for 50 messages a second that take 200 ms at least, which none takes here, and below for 20 that may take
+/// any time.
+const LADDER: &str = r#"max_rate = "50 messages/s"
+size = "1000 bytes"
+min_delay = "200 ms"
+coerced = true
+step_down_after = "500 ms"
+step_up_after = "1 h"
+
+[[below]]
+max_rate = "20 messages/s"
+size = "1000 bytes"
+"#;
+
+#[test]
+fn a_sender_steps_down_to_what_stands_below_in_its_file_and_says_so() {
+    let place = Place::new("qos-ladder", "");
+    fs::write(place.path("ladder.toml"), LADDER).expect("a specification");
+    fs::write(place.path("any.toml"), "max_rate = \"80 messages/s\"\ncoerced = true\n")
+        .expect("a specification");
+    let listen = ["netvideo", "receive", "--listen", "127.0.0.1:0", "--spec", "any.toml"];
+    let receiver = ListeningProgram::start(&place, &listen);
+    let send = ["netvideo", "send", receiver.local.as_str(), "--spec", "ladder.toml"];
+    let ran = run(&place, &[&send[..], &["--seconds", "8", "--json"]].concat());
+    let events = json_lines(&ran.succeeds().out);
+    let [step] = of(&events, "step")[..] else { panic!("{events:?}") };
+    assert_eq!((&step["way"], &step["step"]), (&"down".into(), &1.into()), "{step}");
+    assert_eq!(step["specification"]["max_rate"], "20 messages/s");
+    let (received, code) = receiver.end();
+    assert_eq!(code, Some(0));
+    let [changed] = of(&received, "changed")[..] else { panic!("{received:?}") };
+    assert_eq!(changed["specification"]["max_rate"], "20 messages/s");
+    // A sender that had not stepped would have sent 400.
+    let [summary] = of(&events, "summary")[..] else { panic!("{events:?}") };
+    assert!(summary["sent_messages"].as_u64().expect("a number") < 320, "{summary}");
+}
+
+#[test]
+fn a_gateway_paces_at_the_step_that_it_is_at() {
+    let place = Place::new("qos-gateway-ladder", "");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let web = server.local_addr().expect("an address").to_string();
+    let serving = std::thread::spawn(move || {
+        let (mut one, _) = server.accept().expect("a client");
+        let mut all = Vec::new();
+        one.read_to_end(&mut all).expect("the whole stream");
+        all.len()
+    });
+    fs::write(place.path("q.toml"), LADDER).expect("a specification");
+    let [near_client, near_server] = gateways_with(&place, &web, "send");
+    let mut client = TcpStream::connect(&near_client.local).expect("a connection");
+    client.write_all(&[7; 150_000]).expect("written");
+    client.shutdown(std::net::Shutdown::Write).expect("it is there");
+    assert_eq!(serving.join().expect("it ends"), 150_000);
+    drop(client);
+    interrupt(&near_client.child.0);
+    let (events, _) = near_client.end();
+    let [step] = of(&events, "step")[..] else { panic!("{events:?}") };
+    assert_eq!(step["specification"]["max_rate"], "20 messages/s");
+    drop(near_server);
+}
+
 /// A pair of gateways before the server `web`, which say in q.toml what they receive: the one near the
 /// client, and the one near the server.
 fn gateways(place: &Place, web: &str) -> [ListeningProgram; 2] {
+    gateways_with(place, web, "receive")
+}
+
+fn gateways_with(place: &Place, web: &str, direction: &str) -> [ListeningProgram; 2] {
     let start = |end: [&str; 2]| {
         let words = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp"];
-        let options = ["--spec", "q.toml", "--direction", "receive"];
+        let options = ["--spec", "q.toml", "--direction", direction];
         ListeningProgram::start(place, &[&words[..], &end, &options].concat())
     };
     let near_server = start(["--server", web]);
@@ -242,6 +308,7 @@ fn ctrl_c_ends_a_waiting_receiver_and_still_prints_the_summary() {
 fn errors_are_reported_in_a_sentence() {
     let place = Place::new("qos-refusals", "");
     fs::write(place.path("other.toml"), "rate = 3\n").expect("a file");
+    fs::write(place.path("steps.toml"), "[[below]]\nloss = \"5 %\"\n").expect("a file");
     fs::write(
         place.path("never.toml"),
         "min_rate = \"9 messages/s\"\nmax_rate = \"8 messages/s\"\n",
@@ -274,6 +341,11 @@ fn errors_are_reported_in_a_sentence() {
         (vec!["netvideo", "send", to, "--messages"], 2, "--json"),
         (vec!["netvideo", "send", to, "--spec", "none.toml"], 2, "none.toml: "),
         (vec!["netvideo", "send", to, "--spec", "other.toml"], 2, "unknown field `rate`"),
+        (
+            vec!["qos", "run", "--spec", "steps.toml", "--", "true"],
+            2,
+            "one specification is taken here",
+        ),
         (
             vec!["netvideo", "send", to, "--spec", "never.toml"],
             2,

@@ -16,14 +16,18 @@ const OTHER: &str = "64001";
 const AS_OTHER: &str = "setpriv --reuid=64001 --regid=64001 --clear-groups --";
 
 /// The options that give a program namespaces of its own.
-const UNSHARE: [&str; 5] = ["--mount", "--pid", "--fork", "--mount-proc", "--"];
+const UNSHARE: [&str; 6] = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--"];
+
+/// A port of these namespaces, where nobody else takes it.
+const PORT: u16 = 4_000;
 
 const SPECIFICATION: &str = "max_rate = \"40 messages/s\"\nsize = \"1280 bytes\"\n";
 
 /// A place with a specification whose program and folder every user may read, if a second user and
 /// an own `/run` can be had; otherwise the test is recorded as skipped.
 fn place(test: &str) -> Option<Place> {
-    if !require_root() || !require_programs(&["unshare", "setpriv", "mount", "timeout", "ss"]) {
+    if !require_root() || !require_programs(&["unshare", "setpriv", "mount", "timeout", "ip", "ss"])
+    {
         return None;
     }
     let mut command = Command::new("unshare");
@@ -43,7 +47,7 @@ fn place(test: &str) -> Option<Place> {
 /// the other user has a runtime folder, and with process ids from 1.
 fn script(place: &Place, text: &str) -> Ran {
     let begin = format!(
-        "set -e; mount -t tmpfs -o mode=755 tmpfs /run; \
+        "set -e; ip link set lo up; mount -t tmpfs -o mode=755 tmpfs /run; \
          mkdir -p /run/user/{OTHER} /run/ontempo/qos; chmod 1777 /run/ontempo/qos; \
          chown {OTHER}:{OTHER} /run/user/{OTHER}; chmod 700 /run/user/{OTHER}\n"
     );
@@ -148,15 +152,14 @@ fn who_takes_the_name_of_a_users_report_does_not_keep_it_from_being_seen() {
 fn root_sees_the_sockets_of_another_user_in_both_folders() {
     let Some(place) = place("reports-seen") else { return };
     for prepare in ["true", "rm -r /run/ontempo"] {
-        let port = free_port();
         let ran = script(
             &place,
             &format!(
                 "{prepare}\n\
                  as_other=\"{AS_OTHER} env XDG_RUNTIME_DIR=/run/user/{OTHER} ./ontempo netvideo\"\n\
-                 $as_other receive --over tcp --listen 127.0.0.1:{port} >&2 &\n\
-                 until ss -tlnH | grep -q 127.0.0.1:{port}; do sleep 0.05; done\n\
-                 $as_other send 127.0.0.1:{port} --over tcp --seconds 60 >&2 &\n\
+                 $as_other receive --over tcp --listen 127.0.0.1:{PORT} >&2 &\n\
+                 until ss -tlnH | grep -q 127.0.0.1:{PORT}; do kill -0 $!; sleep 0.05; done\n\
+                 $as_other send 127.0.0.1:{PORT} --over tcp --seconds 60 >&2 &\n\
                  for count in $(seq 1 600); do\n\
                      ./ontempo monitor --once --json > seen\n\
                      grep -q sender seen && grep -q receiver seen && break\n\
@@ -184,7 +187,7 @@ fn with_report_of_other(place: &Place, socket: &Value, reading: &str) -> Ran {
         place,
         &format!(
             "{AS_OTHER} sh publish.sh & \
-             until test -s /run/ontempo/qos/$!.json; do sleep 0.05; done\n{reading}"
+             until test -s /run/ontempo/qos/$!.json; do kill -0 $!; sleep 0.05; done\n{reading}"
         ),
     )
 }

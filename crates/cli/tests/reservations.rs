@@ -95,6 +95,51 @@ fn a_reservation_over_two_routers_protects_a_flow_and_leaves_no_state() {
 }
 
 #[test]
+fn a_router_with_aggregates_serves_what_is_reserved_by_its_dscp_alone() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::new("aggregates", false);
+    for node in NODES {
+        let is_router = node.starts_with('r');
+        let aggregates = "aggregates = [\n  { dscp = \"EF\", service = \"guaranteed\" },\n  \
+                          { dscp = \"AF41\", up-to = \"600 kbit/s\" },\n]";
+        network.configure(node, if is_router { aggregates } else { "" });
+        network.start(node);
+    }
+    let (_sender, _receiver) = network.reserved(500);
+    // That of AF41 has its code point; the host before the router has a class for the flow alone.
+    let class = |node: &str, interface: &str| {
+        let status = network.status(node);
+        let one = status.interfaces.iter().find(|one| one.name == interface).expect("it is there");
+        one.enforced.iter().map(|one| one.class.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(class("r1", BOTTLENECK), ["1:f022"]);
+    assert_eq!(class("h1", "l0"), ["1:1001"]);
+    let shown = run("tc", &["-n", &network.namespace("r1"), "class", "show", "dev", BOTTLENECK]);
+    assert!(shown.contains("class htb 1:f022 ") && shown.contains("rate 507Kbit"), "{shown}");
+
+    let span = Duration::from_secs(3);
+    let beside_a_flood = |dscp: u8| {
+        let flow = network.sending_marked((4000, 5004), 480, span, dscp);
+        let flood = network.sending((4001, 5005), 2000, span);
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(flood);
+            let flow = flow();
+            let flood = flood.join().expect("it sends");
+            assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+            flow
+        })
+    };
+    let marked = beside_a_flood(34);
+    assert_eq!(marked.0, marked.1, "a packet of the reserved flow was lost");
+    // Who reserves and does not mark is best effort there.
+    let unmarked = beside_a_flood(0);
+    assert!(unmarked.1 < unmarked.0 * 9 / 10, "{unmarked:?}");
+    network.end();
+}
+
+#[test]
 fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
     if !can_reserve() {
         return;
@@ -331,7 +376,9 @@ fn a_second_daemon_an_unprivileged_user_and_bad_input_are_refused() {
     network.exec("r1", "tc qdisc add dev l1 root handle 7: tbf rate 1mbit burst 3k latency 9ms");
     let theirs = Ran::of(network.daemon("r1").output().expect("ip is there"));
     theirs.fails(3, &["l1", "somebody else's", "tbf 7:", "enforce = false"]);
-    network.exec("r1", "tc qdisc del dev l1 root handle 7:; tc qdisc del dev l0 root || true");
+    let left = network.exec("r1", "tc qdisc show");
+    assert!(!left.contains("htb"), "it has not started: {left}");
+    network.exec("r1", "tc qdisc del dev l1 root handle 7:");
     network.start("r1");
     for nonsense in [b"{\"id\":1,\"request\":\"fly\"}\n".to_vec(), vec![b'x'; MAX_LINE_LEN + 2]] {
         let mut stream = UnixStream::connect(network.place.path("r1.sock")).expect("a socket");

@@ -166,6 +166,94 @@ fn a_restart_with_another_configuration_leaves_no_flow_without_its_class() {
 }
 
 #[test]
+fn another_address_or_mtu_of_a_link_ends_no_reservation() {
+    if !can_reserve() {
+        return;
+    }
+    for v6 in [false, true] {
+        let network = Network::running(if v6 { "addresssix" } else { "addressfour" }, v6);
+        let (mut sender, _receiver) = network.reserved(500);
+        let class = network.classes("h1", "l0");
+        assert_eq!(class.len(), 1);
+        let first = network.status("r1").interfaces[1].addresses.clone();
+        for change in [
+            "ip addr add 10.9.9.9/32 dev l1",
+            "ip addr add fd00:1::9/64 dev l1 nodad",
+            "ip link set l1 mtu 1600",
+            "ip addr del 10.9.9.9/32 dev l1; ip addr del fd00:1::9/64 dev l1",
+        ] {
+            network.exec("r1", change);
+            let until = Instant::now() + Duration::from_secs(1);
+            while let Some(left) = until.checked_duration_since(Instant::now()) {
+                if let Some(event) = sender.event(Some(left)).expect("the daemon runs") {
+                    assert!(is_reserved(&event), "{change}: {event:?}");
+                }
+            }
+            assert_eq!(network.classes("h1", "l0"), class, "{change}");
+            assert_eq!(network.classes("r1", BOTTLENECK), class, "{change}");
+            let addresses = network.status("r1").interfaces[1].addresses.clone();
+            assert!(addresses.starts_with(&first), "{change}: {addresses:?}");
+        }
+        assert_eq!(network.status("r1").interfaces[1].mtu, 1600);
+        waits_for_line(&network, "r1", &["l1: changed"]);
+        let log = network.log("r2");
+        assert!(!log.contains("neighbour fd00:1::9"), "another hop: {log}");
+        network.end();
+    }
+}
+
+#[test]
+fn an_interface_that_cannot_be_set_up_keeps_no_other_from_it() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::new("taken", false);
+    let taken = "ip link set l1 down; ip link set l2 down; \
+                 tc qdisc add dev l1 root handle 7: tbf rate 1mbit burst 3k latency 9ms";
+    network.exec("r1", taken);
+    network.configure("r1", "");
+    network.start("r1");
+    network.exec("r1", "ip link set l1 up; ip link set l2 up");
+    waits_for_line(&network, "r1", &["l1: its queue discipline is somebody else's"]);
+    waits_for_line(&network, "r1", &["l2: has RSVP"]);
+    network.end();
+}
+
+#[test]
+fn what_is_enforced_no_more_after_a_restart_or_a_reload_has_no_classes_of_before() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::running("leftover", false);
+    let (_sender, _receiver) = network.reserved(500);
+    let has_htb = |network: &Network, interface: &str| {
+        let namespace = network.namespace("r1");
+        run("tc", &["-n", &namespace, "qdisc", "show", "dev", interface]).contains("htb")
+    };
+    network.signal("r1", "-USR1");
+    assert!(["l0", "l1", "l2"].iter().all(|one| has_htb(&network, one)));
+    rewrite(&network, "r1", |text| {
+        text.replace("[interfaces.l1]", "[interfaces.l1]\nenforce = false")
+            .replace("[interfaces.l2]", "[interfaces.l9]")
+    });
+    network.start("r1");
+    for one in ["l1", "l2"] {
+        waits_for_line(&network, "r1", &[one, "removed the classes of a daemon before"]);
+        assert!(!has_htb(&network, one), "{one}");
+    }
+    assert!(has_htb(&network, "l0"));
+    // No longer named while it is down.
+    network.exec("r1", "ip link set l0 down");
+    waits_for_line(&network, "r1", &["l0: is down"]);
+    rewrite(&network, "r1", |text| text.replace("[interfaces.l0]", "[interfaces.l8]"));
+    reload(&network, "r1");
+    waits_for_line(&network, "r1", &["reloaded the configuration"]);
+    network.exec("r1", "ip link set l0 up");
+    assert!(!has_htb(&network, "l0"));
+    network.end();
+}
+
+#[test]
 fn a_killed_daemon_asks_its_neighbours_and_does_not_wait_for_their_refreshes() {
     if !can_reserve() {
         return;

@@ -67,6 +67,7 @@ pub(crate) fn rtp(bytes: &[u8]) {
 pub(crate) fn elementary(bytes: &[u8]) {
     let datagrams = datagrams(bytes);
     cut_and_join(&datagrams, Some(Format::Elementary));
+    cut_and_join(&datagrams, Some(Format::Elementaries));
     let mut assembler = FrameAssembler::default();
     for bytes in &datagrams {
         let Ok(datagram) = ElementaryDatagram::read(bytes) else { continue };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_foundation::{Duration, Time};
 
+use super::numbers::Numbers;
 use super::stuffing::Stuffing;
 use super::unit::{Part, Unit};
 
@@ -18,7 +19,8 @@ const SLOT_BYTES: usize = 512;
 /// smallest allocation.
 const PIECE_BYTES: usize = 128;
 
-/// Maximum datagrams of which it is remembered that nothing will come of them.
+/// Maximum datagrams of which it is remembered that nothing will come of them, and maximum gaps between those
+/// that were emitted.
 const MAX_ABSENT: usize = 16_384;
 
 /// When datagrams are emitted.
@@ -185,6 +187,8 @@ pub struct Depacketizer {
     absent: BTreeSet<u64>,
     /// Complete datagrams, with [`Release::WhenWhole`].
     whole: Vec<u64>,
+    /// Those that were emitted, with [`Release::WhenWhole`]: units may come again.
+    emitted: Numbers,
     fastest: Fastest,
     finished: bool,
     statistics: DepacketizerStatistics,
@@ -200,6 +204,7 @@ impl Depacketizer {
             next: 0,
             absent: BTreeSet::new(),
             whole: Vec::new(),
+            emitted: Numbers::default(),
             fastest: Fastest::default(),
             finished: false,
             statistics: DepacketizerStatistics::default(),
@@ -232,7 +237,7 @@ impl Depacketizer {
     }
 
     fn take(&mut self, part: &Part, offset: u16, piece: Piece) {
-        if part.datagram < self.next {
+        if part.datagram < self.next || self.emitted.contains(part.datagram) {
             self.statistics.late += 1;
             return;
         }
@@ -341,7 +346,10 @@ impl Depacketizer {
         };
         let slot = self.slots.remove(&number)?;
         self.bytes -= slot.cost();
-        if self.options.release != Release::WhenWhole {
+        if self.options.release == Release::WhenWhole {
+            self.emitted.insert(number);
+            self.emitted.limit_ranges(MAX_ABSENT);
+        } else {
             self.go_on_at(number.saturating_add(1));
         }
         let is_whole = slot.is_whole();

@@ -245,19 +245,41 @@ impl<'a> ElementaryDatagram<'a> {
     }
 }
 
-/// Cuts a frame into datagrams, and calls `take` for each; of one above [`MAX_ELEMENTARY_FRAME`] none.
+/// A frame is longer than [`MAX_ELEMENTARY_FRAME`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameTooLong {
+    /// Its bytes.
+    pub length: usize,
+}
+
+impl fmt::Display for FrameTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a frame of {} bytes, more than the {MAX_ELEMENTARY_FRAME} that are carried",
+            self.length
+        )
+    }
+}
+
+impl std::error::Error for FrameTooLong {}
+
+/// Cuts a frame into datagrams, and calls `take` for each.
+///
+/// # Errors
+/// It is longer than [`MAX_ELEMENTARY_FRAME`]: `take` is not called.
 pub fn cut_frame(
     kind: FrameKind,
     number: u16,
     times: FrameTimes,
     frame: &[u8],
     mut take: impl FnMut(&[u8]),
-) {
-    let Some(length) =
-        u32::try_from(frame.len()).ok().filter(|_| frame.len() <= MAX_ELEMENTARY_FRAME)
-    else {
-        return;
-    };
+) -> Result<(), FrameTooLong> {
+    let too_long = FrameTooLong { length: frame.len() };
+    if frame.len() > MAX_ELEMENTARY_FRAME {
+        return Err(too_long);
+    }
+    let length = u32::try_from(frame.len()).map_err(|_| too_long)?;
     let head = FrameHead { length, times };
     let count = frame.len().div_ceil(PART).max(1);
     let mut bytes = Vec::new();
@@ -269,6 +291,7 @@ pub fn cut_frame(
         ElementaryDatagram::Part(part).write(&mut bytes);
         take(&bytes);
     }
+    Ok(())
 }
 
 /// A frame that is whole.
@@ -335,7 +358,8 @@ mod tests {
             decoded_before: Some(Duration::from_millis(80)),
             duration: Some(Duration::from_millis(40)),
         };
-        cut_frame(FrameKind::Key, number, times, frame, |part| all.push(part.to_vec()));
+        cut_frame(FrameKind::Key, number, times, frame, |part| all.push(part.to_vec()))
+            .expect("not too long");
         all
     }
 
@@ -393,8 +417,17 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_too_long_is_not_cut() {
-        let long = vec![0; MAX_ELEMENTARY_FRAME + 1];
-        assert!(parts(0, &long).is_empty());
+        let mut long = vec![0; MAX_ELEMENTARY_FRAME + 1];
+        let cut = |frame: &[u8]| {
+            let mut count = 0;
+            cut_frame(FrameKind::Key, 0, FrameTimes::default(), frame, |_| count += 1)?;
+            Ok(count)
+        };
+        let refused = FrameTooLong { length: long.len() };
+        assert_eq!(cut(&long), Err(refused));
+        assert!(refused.to_string().contains("16777217 bytes"), "{refused}");
+        long.pop();
+        assert_eq!(cut(&long), Ok(MAX_ELEMENTARY_FRAME.div_ceil(PART)));
     }
 
     #[test]

@@ -26,10 +26,12 @@ mod frames;
 mod generate;
 mod index;
 mod mux;
+mod numbers;
 mod packetizer;
 mod packing;
 pub mod rtp;
 mod scan;
+mod streams;
 mod stuffing;
 pub mod ts;
 mod unit;
@@ -40,7 +42,7 @@ pub use depacketizer::{
 };
 pub use elementary::{
     Elementary, ElementaryDatagram, ElementaryError, ElementaryFrame, FrameAssembler, FrameHead,
-    FramePart, FrameTimes, MAX_DESCRIPTION, MAX_ELEMENTARY_FRAME, cut_frame,
+    FramePart, FrameTimes, FrameTooLong, MAX_DESCRIPTION, MAX_ELEMENTARY_FRAME, cut_frame,
 };
 pub use film::{Film, Sent};
 pub use frames::{
@@ -50,8 +52,10 @@ pub use frames::{
 pub use generate::{GeneratedSound, GeneratorError, GeneratorParameters, SizeRatios, generate};
 pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use mux::{Muxed, NO_FRAME, Sending};
+pub use numbers::Numbers;
 pub use packetizer::{Format, Gathering, Packetizer, PacketizerOptions};
 pub use scan::{AccessUnit, FilmError, LiveDemultiplexer, StreamCoding};
+pub use streams::{Codings, MAX_STREAMS, split_number};
 pub use stuffing::{Fill, NULL_PAYLOAD, Stuffing};
 pub use unit::{Kind, MAX_PIECES, Part, Span, Unit, UnitError};
 

@@ -2,15 +2,17 @@
 
 mod elementary;
 mod gathering;
+mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ontempo_foundation::{Duration, Time};
 
 use gathering::Gathered;
+use stream::Stream;
 
 use super::rtp::{self, unwrapped};
-use super::scan::{Av1State, MarkReader, Marks};
+use super::scan::MarkReader;
 use super::stuffing::Stuffing;
 use super::ts::{self, Content, Multiplex};
 use super::unit::{Kind, MAX_DEPENDENCIES, MAX_PIECES, Part, Span, Unit};
@@ -37,6 +39,9 @@ pub enum Format {
     Bytes,
     /// Frames of one [elementary stream](crate::ElementaryDatagram); it is never detected.
     Elementary,
+    /// Frames of several, each datagram behind the [number](crate::split_number) of its stream; it is never
+    /// detected.
+    Elementaries,
 }
 
 /// Options of a packetizer.
@@ -67,6 +72,8 @@ impl Default for PacketizerOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Tables,
+    /// What a decoder has to know of an elementary stream.
+    Description(u16),
     Pid(u16),
     /// SSRC and timestamp.
     Frame(u32, u32),
@@ -114,42 +121,6 @@ impl Piece {
             ends: true,
             media_time: None,
             slack: None,
-        }
-    }
-}
-
-/// State of an elementary stream.
-#[derive(Clone, Copy, Debug)]
-struct Stream {
-    kind: Kind,
-    /// The last unit at which decoding can begin.
-    key: Option<u64>,
-    /// The last picture to which others may refer: its first unit.
-    reference: Option<u64>,
-    /// The highest temporal layer so far.
-    top_layer: u8,
-    /// What its pictures of AV1 have said so far.
-    av1: Av1State,
-    /// Remaining bytes of its PES packet, if the packet has a length.
-    left: Option<usize>,
-    media_time: Option<Duration>,
-}
-
-impl Stream {
-    fn new(kind: Kind) -> Self {
-        let av1 = Av1State::default();
-        Self { kind, key: None, reference: None, top_layer: 0, av1, left: None, media_time: None }
-    }
-
-    /// The content of a picture that begins, as far as its first packet tells; what is not marked as
-    /// disposable there is not.
-    fn kind_of(&mut self, kind: Kind, marks: Option<Marks>) -> Kind {
-        let Some(marks) = marks.filter(|_| kind == Kind::Frame) else { return kind };
-        self.top_layer = self.top_layer.max(marks.layer);
-        match (marks.is_key, marks.is_disposable && marks.layer == self.top_layer) {
-            (true, _) => Kind::Key,
-            (false, true) => Kind::Disposable,
-            (false, false) => Kind::Frame,
         }
     }
 }
@@ -285,8 +256,9 @@ impl Packetizer {
     /// Splits a datagram into pieces.
     fn look(&mut self, now: Time, datagram: &[u8], pieces: &mut Vec<Piece>) -> Option<Sequence> {
         let wanted = |format| self.options.format.is_none_or(|only| only == format);
-        if self.options.format == Some(Format::Elementary) {
-            pieces.push(self.piece_of_frame(datagram));
+        if let Some(format @ (Format::Elementary | Format::Elementaries)) = self.options.format {
+            let is_numbered = format == Format::Elementaries;
+            pieces.push(self.piece_of_frame(datagram, is_numbered));
             return None;
         }
         let may_be_ts = wanted(Format::TransportStream) || wanted(Format::Bytes);
@@ -555,10 +527,16 @@ impl Packetizer {
                 _ => [stream.key, None],
             });
             dependencies.extend(needed.into_iter().flatten().flatten());
-            dependencies.extend(self.last_tables);
+            let description = self.streams.get(&pid).and_then(|stream| stream.description);
+            dependencies.extend(description.or(self.last_tables));
         }
-        if piece.key == Key::Tables {
-            self.last_tables = Some(id);
+        match piece.key {
+            Key::Tables => self.last_tables = Some(id),
+            Key::Description(pid) => {
+                let stream = self.streams.entry(pid).or_insert(Stream::new(Kind::Tables));
+                stream.description = Some(id);
+            }
+            _ => {}
         }
         dependencies.sort_unstable();
         dependencies.dedup();

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod elementary;
+mod repeated;
 mod stuffing;
 mod waiting;
 

@@ -5,7 +5,7 @@
 //! of four bytes precedes each message, small messages are copied behind it and written at once,
 //! long ones are written without a copy, and reads go through a buffer of 32 KiB that long messages
 //! bypass. Plain UDP is a connected socket. QoS sockets number, timestamp, count and monitor
-//! messages, and report twice a second.
+//! messages, and report twice a second; where `rec_time` is agreed, they also keep and acknowledge them.
 //!
 //! - Throughput: messages in one direction as fast as possible, wall time per message.
 //! - Latency: half of the wall time of a message's round trip.
@@ -25,6 +25,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_qos::{QosListener, QosOptions, QosSocket, QosStream};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -226,15 +227,17 @@ fn compare(name: &str, plain: &mut Pair, ours: &mut Pair, size: usize) {
 
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
-fn tcp() -> Result<(Pair, Pair), Box<dyn Error>> {
+/// Plain TCP, and QoS sockets that ask for this.
+fn tcp(asked: Specification) -> Result<(Pair, Pair), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
     let (near, far) = (PlainTcp::new(near)?, PlainTcp::new(far)?);
     let plain = Pair { near: Box::new(near), far: Box::new(far) };
-    let listener = QosListener::bind("127.0.0.1:0", QosOptions::default())?;
+    let options = QosOptions::both(asked);
+    let listener = QosListener::bind("127.0.0.1:0", options.clone())?;
     let to = listener.local_address()?;
-    let connecting = thread::spawn(move || QosStream::connect(to, &QosOptions::default()));
+    let connecting = thread::spawn(move || QosStream::connect(to, &options));
     let (far, _) = listener.accept()?;
     let near = connecting.join().expect("connected")?;
     for stream in [&near, &far] {
@@ -263,10 +266,15 @@ fn udp() -> Result<(Pair, Pair), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut plain_tcp, mut qos_tcp) = tcp()?;
+    let (mut plain_tcp, mut qos_tcp) = tcp(Specification::default())?;
+    // Messages are kept until they are acknowledged.
+    let rec_time = Term::coerced(ontempo_foundation::Duration::from_secs(10));
+    let recovers = Specification { rec_time, ..Specification::default() };
+    let (mut plain_beside, mut recovering) = tcp(recovers)?;
     let (mut plain_udp, mut qos_udp) = udp()?;
     for size in [64, 1_280, 60_000] {
         compare("TCP", &mut plain_tcp, &mut qos_tcp, size);
+        compare("TCP, rec_time", &mut plain_beside, &mut recovering, size);
         compare("UDP", &mut plain_udp, &mut qos_udp, size);
     }
     Ok(())

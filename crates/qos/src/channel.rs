@@ -9,6 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::sys;
+
 /// Whether a call blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
@@ -31,6 +33,12 @@ pub(super) trait Channel {
     ) -> io::Result<usize>;
     fn send(&self, data: &[u8], waiting: Waiting) -> io::Result<usize>;
     fn send_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Whether an end that was just received is not the peer's: this end has shut down its reading alone.
+    fn is_read_shut(&self) -> bool {
+        false
+    }
+    /// Ends this end's sending.
+    fn finish(&self);
     /// Ends both directions.
     fn hang_up(&self);
 }
@@ -96,6 +104,15 @@ impl Channel for TcpStream {
     #[inline]
     fn send_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         (&*self).write_vectored(pieces)
+    }
+
+    fn is_read_shut(&self) -> bool {
+        sys::known(self).is_some_and(|known| known.is_up)
+    }
+
+    fn finish(&self) {
+        // It may be closed already.
+        let _ = self.shutdown(Shutdown::Write);
     }
 
     fn hang_up(&self) {

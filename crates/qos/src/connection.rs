@@ -33,6 +33,16 @@ pub(super) struct Connection<C> {
 /// How long a sender that waits for room listens for acknowledgements at a time.
 const LISTENING: Wall = Wall::from_millis(50);
 
+/// How long it waits in place of that where waiting for the channel returns at once.
+const GLANCE: Wall = Wall::from_millis(5);
+
+/// Pieces of 1 KiB that are dropped at once of what a peer sends after it has taken leave.
+const MAX_AFTER_BYE: usize = 64;
+
+/// Bytes of control messages that are handled at once of a peer whose application does not read: the
+/// thread has other connections, too.
+const MAX_HEARD: usize = 64 << 10;
+
 /// Whether an error is that of a channel, which a new one cures.
 pub(super) fn is_break(error: &io::Error) -> bool {
     use ErrorKind::{Interrupted, InvalidData, InvalidInput, WouldBlock};
@@ -142,15 +152,29 @@ impl<C: Channel> Connection<C> {
     /// waits for the application.
     fn await_room(&self, recovery: &Recovery) {
         let reads = recovery.phase() == Phase::Up;
-        if let Some(mut reader) = try_lock(&self.reader).filter(|one| reads && !one.has_opened()) {
+        let can_read = |one: &MutexGuard<'_, Reader>| !one.has_opened() || recovery.is_read_shut();
+        if let Some(mut reader) = try_lock(&self.reader).filter(|one| reads && can_read(one)) {
             let epoch = recovery.epoch();
-            let opened = self.open(&mut reader, Waiting::Until(Instant::now() + LISTENING));
+            let is_shut = reader.is_shut;
+            let waiting = match is_shut {
+                true => Waiting::Never,
+                false => Waiting::Until(Instant::now() + LISTENING),
+            };
+            reader.allow(MAX_HEARD);
+            let opened = self.open_wanted(&mut reader, waiting, |header, body| {
+                self.on_control(header, body)?;
+                // There may be room now: what else comes is not waited for.
+                if header.kind == Kind::Ack { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
             if let Ok(false) = opened {
                 return self.on_end(reader);
             }
             drop(reader);
             if let Err(error) = opened {
                 self.lose_if_broken(epoch, &error);
+            }
+            if is_shut {
+                recovery.pause(GLANCE);
             }
             return;
         }
@@ -179,7 +203,10 @@ impl<C: Channel> Connection<C> {
             return;
         }
         self.channel.hang_up();
-        self.core.publish(&Event::Lost { reason: why.to_owned() });
+        // Of one that both ends have left, only the peer may not know so yet.
+        if !recovery.has_left() {
+            self.core.publish(&Event::Lost { reason: why.to_owned() });
+        }
         recovery.bring_back();
     }
 
@@ -192,6 +219,24 @@ impl<C: Channel> Connection<C> {
             if writer.send_control(&self.channel, &self.core, &ack) {
                 writer.acknowledged = messages;
             }
+        }
+    }
+
+    /// Says, once on each channel, that each end has all of the other's, as soon as this end knows it and has
+    /// acknowledged all.
+    pub(super) fn take_leave(&self, writer: &mut Writer) {
+        let Some(recovery) = &self.recovery else { return };
+        if !writer.has_left && recovery.may_leave(writer.acknowledged) {
+            let bye = Control { kind: Kind::Bye, body: Vec::new() };
+            writer.has_left = writer.send_control(&self.channel, &self.core, &bye);
+        }
+    }
+
+    /// Acknowledges, and takes leave, if no other thread writes; otherwise what is written next does.
+    fn answer(&self) {
+        if let Some(mut writer) = try_lock(&self.writer) {
+            self.acknowledge(&mut writer);
+            self.take_leave(&mut writer);
         }
     }
 
@@ -242,6 +287,9 @@ impl<C: Channel> Connection<C> {
         mut take: impl FnMut(&mut Reader) -> io::Result<T>,
     ) -> io::Result<(MutexGuard<'a, Reader>, Option<T>)> {
         loop {
+            if self.is_read_shut() {
+                return Ok((reader, None));
+            }
             let taken = self
                 .opened(&mut reader)
                 .and_then(|is_open| is_open.then(|| take(&mut reader)).transpose());
@@ -250,7 +298,13 @@ impl<C: Channel> Connection<C> {
                     let is_end = taken.is_none();
                     return self.core.unless_failed(is_end, Ok((reader, taken)));
                 }
-                Err(error) if self.is_read_shut(&error) => return Ok((reader, None)),
+                // What is broken does not matter to who reads no more, nor does a timeout.
+                Err(error)
+                    if self.is_read_shut()
+                        && (is_break(&error) || error.kind() == ErrorKind::WouldBlock) =>
+                {
+                    return Ok((reader, None));
+                }
                 Err(error) => {
                     let waited = self.await_channel(reader, error, until);
                     reader = self.core.unless_failed(waited.is_err(), waited)?;
@@ -310,10 +364,12 @@ impl<C: Channel> Connection<C> {
     /// come.
     pub(super) fn hear(&self) -> bool {
         let Some(mut reader) = try_lock(&self.reader) else { return false };
-        if reader.has_opened() {
+        if reader.has_opened() && !self.is_read_shut() {
             return false;
         }
-        let opened = self.open(&mut reader, Waiting::Never);
+        reader.allow(MAX_HEARD);
+        let control = |header: &Header, body: &[u8]| self.on_control(header, body);
+        let opened = self.open_wanted(&mut reader, Waiting::Never, control);
         self.note_taken(&reader);
         let error = match opened {
             Ok(true) => return false,
@@ -325,9 +381,10 @@ impl<C: Channel> Connection<C> {
         };
         // It does not change while the reader is locked.
         let epoch = self.recovery.as_ref().map_or(0, Recovery::epoch);
+        let can_wait = !reader.is_shut;
         drop(reader);
         self.lose_if_broken(epoch, &error);
-        error.kind() == ErrorKind::WouldBlock
+        can_wait && error.kind() == ErrorKind::WouldBlock
     }
 
     /// What was taken is acknowledged with the next control message.
@@ -337,30 +394,76 @@ impl<C: Channel> Connection<C> {
         }
     }
 
-    /// The stream of a channel ends, after the peer has said that no more follows: it has closed, if each
-    /// has acknowledged all that arrived; otherwise the channel is broken. `reader` is given back.
+    /// Nothing follows on a channel, after the peer has said that it sends no more: the channel is broken,
+    /// unless the peer has taken leave. `reader` is given back.
     pub(super) fn on_end(&self, reader: MutexGuard<'_, Reader>) {
         let Some(recovery) = &self.recovery else { return };
-        let received = reader.counts.as_ref().map_or(0, Counts::received);
         let epoch = recovery.epoch();
+        let parted = if recovery.has_left() { self.part(recovery) } else { Ok(false) };
         drop(reader);
-        let owes = |writer: MutexGuard<'_, Writer>| writer.acknowledged < received;
-        if !recovery.is_settled() || try_lock(&self.writer).is_some_and(owes) {
-            self.lose(recovery, epoch, "it ended before all was acknowledged");
+        match parted {
+            Ok(true) => {}
+            Ok(false) => self.lose(recovery, epoch, "it ended before both ends had all"),
+            Err(error) => self.lose_if_broken(epoch, &error),
         }
     }
 
-    /// The application reads no more, so that what is broken does not matter to it.
-    fn is_read_shut(&self, error: &io::Error) -> bool {
-        is_break(error) && self.recovery.as_ref().is_some_and(Recovery::is_read_shut)
+    /// The peer has taken leave, and so does this end: the connection is closed when the peer's stream
+    /// ends. Before that it may break on the way of this end's leave, for which the peer comes back; it does not matter to
+    /// this end. The caller holds the reader's lock.
+    ///
+    /// # Errors
+    /// The channel is broken.
+    fn part(&self, recovery: &Recovery) -> io::Result<bool> {
+        let Some(mut writer) = try_lock(&self.writer) else { return Ok(true) };
+        self.acknowledge(&mut writer);
+        self.take_leave(&mut writer);
+        writer.push(&self.channel, &[])?;
+        if writer.has_left {
+            self.channel.finish();
+        }
+        let mut room = [0; 1_024];
+        // Who comes back says so once more; who goes on sending is not listened to.
+        for _ in 0..MAX_AFTER_BYE {
+            if self.channel.receive(&mut room, Waiting::Never)? == 0 {
+                break;
+            }
+        }
+        recovery.end("closed");
+        Ok(true)
+    }
+
+    /// Whether each end has all of the other's, and both have said so; false while another thread writes.
+    pub(super) fn is_parted(&self) -> bool {
+        let Some(recovery) = &self.recovery else { return true };
+        if recovery.phase() == Phase::Closed {
+            return true;
+        }
+        let Some(mut writer) = try_lock(&self.writer) else { return false };
+        self.acknowledge(&mut writer);
+        self.take_leave(&mut writer);
+        // Whether it is broken shows elsewhere.
+        let is_flushed = writer.push(&self.channel, &[]).is_ok();
+        recovery.has_left() && writer.has_left && is_flushed
+    }
+
+    /// The application reads no more: what comes is dropped, and acknowledged.
+    fn is_read_shut(&self) -> bool {
+        self.recovery.as_ref().is_some_and(Recovery::is_read_shut)
     }
 
     /// Sends a control message, or skips it.
     pub(super) fn send_control(&self, control: &Control) {
         // Another thread writes a message, or waits to: the report is skipped.
         let Some(mut writer) = try_lock(&self.writer) else { return };
+        if writer.has_left {
+            // Nothing follows, but it may not be written whole.
+            let _ = writer.push(&self.channel, &[]);
+            return;
+        }
         writer.send_control(&self.channel, &self.core, control);
         self.acknowledge(&mut writer);
+        self.take_leave(&mut writer);
     }
 
     /// Waits for the application's next message; false at the end.
@@ -374,8 +477,35 @@ impl<C: Channel> Connection<C> {
     /// Advances to the application's next message; a protocol violation ends the connection.
     #[inline]
     pub(super) fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
-        let opened = reader
-            .open(&self.channel, &self.core, waiting, |header, body| self.on_control(header, body));
+        self.open_with(reader, waiting, |header, body| self.on_control(header, body))
+    }
+
+    /// The same to a message that the application waits for: those for one that reads no more are dropped.
+    fn open_wanted(
+        &self,
+        reader: &mut Reader,
+        waiting: Waiting,
+        mut control: impl FnMut(&Header, &[u8]) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        loop {
+            let is_open = self.open_with(reader, waiting, &mut control)?;
+            if !is_open || !self.is_read_shut() {
+                return Ok(is_open);
+            }
+            reader.pass_over(&self.channel, waiting)?;
+            self.on_taken(reader);
+        }
+    }
+
+    /// The same with what is done about control messages.
+    #[inline]
+    fn open_with(
+        &self,
+        reader: &mut Reader,
+        waiting: Waiting,
+        control: impl FnMut(&Header, &[u8]) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        let opened = reader.open(&self.channel, &self.core, waiting, control);
         if let Err(error) = &opened
             && error.kind() == ErrorKind::InvalidData
         {
@@ -392,15 +522,23 @@ impl<C: Channel> Connection<C> {
             match header.kind {
                 Kind::Ack => {
                     let Counted { messages } = Counted::read(body).map_err(damaged)?;
-                    return recovery.on_ack(messages).map_err(damaged);
+                    recovery.on_ack(messages).map_err(damaged)?;
+                    // It may have been the last one.
+                    if recovery.is_settled() {
+                        self.answer();
+                    }
+                    return Ok(());
                 }
                 // The reader has taken its number: all that was sent has been received.
                 Kind::End => {
                     let Counted { messages } = Counted::read(body).map_err(damaged)?;
                     self.to_acknowledge.store(messages + 1, Relaxed);
-                    if let Some(mut writer) = try_lock(&self.writer) {
-                        self.acknowledge(&mut writer);
-                    }
+                    recovery.on_end(messages + 1);
+                    self.answer();
+                    return Ok(());
+                }
+                Kind::Bye if recovery.on_bye() => {
+                    self.answer();
                     return Ok(());
                 }
                 Kind::Bye => {

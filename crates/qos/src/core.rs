@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::qos::{Parameter, Refusal, Specification, Violation, agree};
@@ -48,6 +49,29 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
+}
+
+/// The pause between attempts to take a lock that another thread may hold for long.
+const RETRY: Wall = Wall::from_millis(5);
+
+/// The same until `until` at the latest; `None` if another thread still holds it then.
+pub(super) fn lock_until<T>(mutex: &Mutex<T>, until: Instant) -> Option<MutexGuard<'_, T>> {
+    loop {
+        let guard = try_lock(mutex);
+        let left = until.saturating_duration_since(Instant::now());
+        if guard.is_some() || left.is_zero() {
+            return guard;
+        }
+        std::thread::sleep(left.min(RETRY));
+    }
+}
+
+/// Longer than any program waits, and far from what an [`Instant`] can be.
+const FOR_EVER: Wall = Wall::from_secs(30 * 365 * 86_400);
+
+/// When a call ends that begins now and lasts at most `timeout`, which may be [`Duration::MAX`](Wall::MAX).
+pub(super) fn deadline(timeout: Wall) -> Instant {
+    Instant::now() + timeout.min(FOR_EVER)
 }
 
 /// The latest violations of a direction, and their total number.
@@ -475,5 +499,26 @@ impl Core {
         lock(&self.subscribers).retain(|subscriber| {
             !matches!(subscriber.try_send(event.clone()), Err(TrySendError::Disconnected(_)))
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_deadline_is_the_timeout_from_now_or_later_than_anybody_waits(secs: u64, nanos in 0u32..1_000_000_000) {
+            // As many short ones as long ones.
+            for timeout in [Wall::new(secs, nanos), Wall::new(secs >> (secs % 64), nanos), Wall::MAX] {
+                let before = Instant::now();
+                let until = deadline(timeout);
+                let after = Instant::now();
+                let most = timeout.min(FOR_EVER);
+                prop_assert!(until >= before + most && until <= after + most);
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration as Wall, Instant};
 
-use super::core::{Core, lock};
+use super::core::{Core, deadline, lock};
 use super::setup::{Established, SetupError};
 use super::{QosOptions, maintenance};
 use ontempo_monitor::Carrier;
@@ -58,7 +58,7 @@ pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), Setu
 
 /// Waits until both directions are reserved; returns the reason if they are not.
 pub(super) fn wait_reserved(core: &Core, timeout: Wall) -> Result<(), String> {
-    let until = Instant::now() + timeout;
+    let until = deadline(timeout);
     loop {
         core.failure().map_or(Ok(()), Err)?;
         let mut reserved = lock(&core.reserved);

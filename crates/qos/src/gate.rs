@@ -12,7 +12,7 @@ use ontempo_udp::secret::equal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::core::{lock, try_lock};
+use super::core::{deadline, lock, try_lock};
 use super::handshakes::{Complete, Handshakes, MAX_PENDING};
 use super::listener::{ACCEPT_BACK_OFF, is_exhausted, is_of_one_connection};
 use super::maintenance;
@@ -104,7 +104,7 @@ impl Gate {
 
     /// Lets connections return while the application accepts none, for at most `most`.
     pub(super) fn serve(self: &Arc<Self>, most: Wall) {
-        let until = Instant::now() + most;
+        let until = deadline(most);
         if let Some(mut state) = try_lock(&self.state) {
             // Where it fails, another one listens there, or descriptors have run out.
             let _ = self.serve_once(&mut state, until);
@@ -137,7 +137,7 @@ impl Gate {
                     let _ = (&mut &*stream).write(&refuse.to_bytes());
                 }
                 _ if state.ready.len() < MAX_READY => {
-                    state.ready.push_back((Instant::now() + self.setup_timeout, complete));
+                    state.ready.push_back((deadline(self.setup_timeout), complete));
                 }
                 _ => {}
             }
@@ -190,7 +190,7 @@ impl Gate {
                     if stream.set_nonblocking(true).is_err() {
                         continue;
                     }
-                    handshakes.begin(stream, remote, Instant::now() + self.setup_timeout);
+                    handshakes.begin(stream, remote, deadline(self.setup_timeout));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if is_of_one_connection(&error) => {}

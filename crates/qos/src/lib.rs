@@ -51,7 +51,7 @@ mod tcp;
 mod tests;
 pub mod wire;
 
-pub use file::{SpecificationError, read};
+pub use file::{SpecificationError, read, read_ladder};
 pub use ontempo_transport::Buffers;
 pub use {
     any::AnySocket,

@@ -2,6 +2,7 @@
 //! sends reports to the peers, receives theirs if the application does not read, and publishes the
 //! report.
 
+use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -32,8 +33,9 @@ pub(super) trait Maintained: Send + Sync {
     /// `None` if nothing can be read now: another thread reads, or a message waits for
     /// the application.
     fn listen(&self) -> Option<BorrowedFd<'_>>;
-    /// Drops what arrives after the application has closed; `false` at the end.
-    fn drain(self: Arc<Self>) -> bool {
+    /// Drops what arrives after the application has closed, about `most` bytes of it at once: the rest is
+    /// for the next half second; `false` at the end.
+    fn drain(self: Arc<Self>, _most: usize) -> bool {
         false
     }
     /// Half a second is over: looks whether the path still carries anything.
@@ -49,6 +51,13 @@ const LINGER: Wall = Wall::from_secs(30);
 /// that has the largest number ends: a peer that does not close would otherwise hold a descriptor
 /// and a buffer for each connection that it makes in [`LINGER`].
 const MAX_LINGERING: usize = 512;
+
+/// Bytes that all of them together drop each half second: peers that flood connections which the application
+/// has closed take no more of the thread from the others.
+const MAX_DRAINED: usize = 32 << 20;
+
+/// Of them, what each may drop at least and at most.
+const DRAINED_EACH: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
 
 struct Connections {
     all: Vec<Weak<dyn Maintained>>,
@@ -119,11 +128,8 @@ impl Connections {
 
 /// The live connections; `None` ends the thread.
 fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
+    drain_lingering();
     let mut connections = lock(&CONNECTIONS);
-    let now = Instant::now();
-    connections
-        .lingering
-        .retain(|(until, connection)| Arc::clone(connection).drain() && now < *until);
     connections.all.retain(|connection| connection.strong_count() > 0);
     let all: Vec<_> = connections
         .all
@@ -133,6 +139,33 @@ fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
         .collect();
     connections.is_running = !connections.all.is_empty() || !connections.lingering.is_empty();
     connections.is_running.then_some(all)
+}
+
+/// Drops what has come for connections that the application has closed, and ends those that are over.
+fn drain_lingering() {
+    let now = Instant::now();
+    let mut over = Vec::new();
+    let mut connections = lock(&CONNECTIONS);
+    connections.lingering.retain(|(until, one)| {
+        let stays = now < *until;
+        if !stays {
+            over.push(Arc::clone(one));
+        }
+        stays
+    });
+    let lingering: Vec<_> =
+        connections.lingering.iter().map(|(_, connection)| Arc::clone(connection)).collect();
+    // Without the lock, which others need to make and to close connections.
+    drop(connections);
+    let most =
+        (MAX_DRAINED / lingering.len().max(1)).clamp(*DRAINED_EACH.start(), *DRAINED_EACH.end());
+    let address = |one: &Arc<dyn Maintained>| Arc::as_ptr(one).cast::<()>();
+    let ended: Vec<_> = lingering.into_iter().filter(|one| !Arc::clone(one).drain(most)).collect();
+    if !ended.is_empty() {
+        let ended: HashSet<_> = ended.iter().map(address).collect();
+        lock(&CONNECTIONS).lingering.retain(|(_, one)| !ended.contains(&address(one)));
+    }
+    drop(over);
 }
 
 fn run() {

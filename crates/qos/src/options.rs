@@ -62,7 +62,7 @@ pub struct QosOptions {
     pub hysteresis: Hysteresis,
     /// Specifications to step down to during a violation.
     pub ladder: Option<LadderOptions>,
-    /// Timeout of the handshake: 5 s.
+    /// Timeout of the handshake: 5 s. It may be [`Duration::MAX`](Wall::MAX), which stands for 30 years.
     pub setup_timeout: Wall,
     /// Over QUIC: what this end sends is retransmitted until it arrives and delivered in order, and
     /// what it receives must be, whatever `loss` and `permutable` of the specification permit: both

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use ontempo_foundation::Duration;
 use ontempo_mechanisms::qos::Specification;
 
-use super::core::{Control, Core, lock};
+use super::core::{Control, Core, deadline, lock};
 use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::tcp::{damaged, too_long};
@@ -339,7 +339,7 @@ impl QosConnection {
     /// If that does not happen within `timeout`.
     pub fn close(self, timeout: Wall) -> io::Result<()> {
         self.finish();
-        let until = Instant::now() + timeout;
+        let until = deadline(timeout);
         while !self.inner().is_taken.load(Relaxed) {
             if Instant::now() >= until {
                 return Err(ErrorKind::TimedOut.into());

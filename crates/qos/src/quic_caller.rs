@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use super::core::lock;
+use super::core::{deadline, lock};
 use super::facade;
 use super::quic::{local_to, settings};
 use super::{QosConnection, QosOptions, Reserve, SetupError};
@@ -66,7 +65,7 @@ impl QosCaller {
         (trust, token): (&Trust, &Token),
     ) -> Result<QosConnection, SetupError> {
         let turn = self.turn()?;
-        let until = Instant::now() + self.options.setup_timeout;
+        let until = deadline(self.options.setup_timeout);
         let caller = self.caller(address)?;
         let connection = caller.connect(address, name, trust, token.clone())?;
         let connected = QosConnection::greet(connection, &self.options, until)?;

@@ -7,7 +7,7 @@ use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
 
-use super::core::lock;
+use super::core::{deadline, lock};
 use super::handshakes::MAX_PENDING;
 use super::listener::Accepted;
 use super::quic::{CONTROL, control_flow, settings};
@@ -148,7 +148,7 @@ impl QosConnectionListener {
                 pending.remove(0);
             }
             connection.on_change(ringing(&self.bell));
-            let until = Instant::now() + self.options.setup_timeout;
+            let until = deadline(self.options.setup_timeout);
             pending.push(Pending { connection, peer_control: None, is_refused: false, until });
         }
         None

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration as Wall, Instant};
 
@@ -33,9 +33,23 @@ pub(super) const MAX_REC_TIME: Wall = Wall::from_secs(300);
 /// A channel that breaks sooner is made anew after a pause: what is sent over it may be what breaks it.
 const SOON: Wall = Wall::from_secs(1);
 
-/// The first pause between attempts to connect again, and how often it is doubled where channels break soon.
+/// The first pause between attempts to connect again.
 pub(super) const FIRST_PAUSE: Wall = Wall::from_millis(20);
-const MAX_DOUBLINGS: u32 = 5;
+
+/// How often it is doubled, at most, where channels break soon.
+const DOUBLINGS: u32 = 5;
+
+/// The same of connections. Tests break connections again and again within milliseconds, and would wait for nothing else.
+const MAX_DOUBLINGS: u32 = if cfg!(test) { 1 } else { DOUBLINGS };
+
+/// The pause before the first attempt to connect again, after so many channels in a row that broke soon: none
+/// after none, and at most a fourth of `rec_time`.
+fn pause_after(hurried: u32, most_doublings: u32, rec_time: Wall) -> Wall {
+    match hurried {
+        0 => Wall::ZERO,
+        _ => (FIRST_PAUSE * (1 << hurried.min(most_doublings))).min(rec_time / 4),
+    }
+}
 
 /// Bytes that all connections keep.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
@@ -51,8 +65,10 @@ pub(super) enum Phase {
     Up,
     /// Since then, by which cause.
     Broken(Instant),
-    /// It does not come back, and why.
+    /// It does not come back, and why: what one end has not acknowledged may be lost.
     Over(String),
+    /// It does not come back and need not: each end has all that the other one sent.
+    Closed,
 }
 
 /// A message with its header, as it is sent again.
@@ -79,8 +95,10 @@ struct State {
     hurried: u32,
     /// This end sends no more.
     is_finished: bool,
-    /// The application reads no more.
-    is_read_shut: bool,
+    /// The peer sends no more: all that it sent has been received, with its end as one more so many.
+    to_receive: Option<u64>,
+    /// The peer has said that each end has all of the other's.
+    has_left: bool,
     /// The latest attempt of the peer, or of this end.
     attempt: u32,
 }
@@ -110,6 +128,8 @@ pub(super) struct Recovery {
     pub(super) rec_time: Wall,
     state: Mutex<State>,
     changed: Condvar,
+    /// The application reads no more.
+    is_read_shut: AtomicBool,
     /// Begins to bring the connection back; set once it is made.
     begin: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -135,7 +155,8 @@ impl Recovery {
             up_at: Instant::now(),
             hurried: 0,
             is_finished: false,
-            is_read_shut: false,
+            to_receive: None,
+            has_left: false,
             attempt: 0,
         };
         Self {
@@ -143,6 +164,7 @@ impl Recovery {
             rec_time: rec_time.min(MAX_REC_TIME),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            is_read_shut: AtomicBool::new(false),
             begin: OnceLock::new(),
         }
     }
@@ -174,7 +196,7 @@ impl Recovery {
         if let Phase::Over(why) = &state.phase {
             return Err(over(why));
         }
-        if state.is_finished {
+        if state.is_finished || state.is_over() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         if !state.kept.is_empty() && state.kept_bytes >= limit() {
@@ -212,17 +234,43 @@ impl Recovery {
         Ok(())
     }
 
-    /// Whether the peer has received all, and this end has said that it sends no more.
+    /// Whether each end has all of the other's, as this end knows it: nothing that happens to the path changes that.
     pub(super) fn is_settled(&self) -> bool {
+        self.state().is_settled()
+    }
+
+    /// The same if the peer has been told that `acknowledged` were received: it may be told so.
+    pub(super) fn may_leave(&self, acknowledged: u64) -> bool {
         let state = self.state();
-        state.is_finished && state.kept.is_empty() && !state.is_lossy
+        state.is_settled() && state.to_receive.is_some_and(|all| acknowledged >= all)
+    }
+
+    /// The peer says that it sends no more; with its end, `to_receive` have been received.
+    pub(super) fn on_end(&self, to_receive: u64) {
+        self.state().to_receive = Some(to_receive);
+    }
+
+    /// The peer says that each end has all of the other's. False if that is not so: then it breaks off.
+    pub(super) fn on_bye(&self) -> bool {
+        let mut state = self.state();
+        // What it acknowledges came before: this end knows it as well.
+        state.has_left = state.is_settled();
+        let has_left = state.has_left;
+        drop(state);
+        self.changed.notify_all();
+        has_left
+    }
+
+    /// Whether the peer has said so, and is waited for no more.
+    pub(super) fn has_left(&self) -> bool {
+        self.state().has_left
     }
 
     /// This end sends no more: `end` says so, and is kept as messages are. True if it is to be sent by
     /// [`step`](Self::step). The caller holds the writer's lock.
     pub(super) fn finish(&self, end: impl FnOnce() -> Whole) -> bool {
         let mut state = self.state();
-        if state.is_finished || matches!(state.phase, Phase::Over(_)) {
+        if state.is_finished || state.is_over() {
             return false;
         }
         state.is_finished = true;
@@ -236,11 +284,11 @@ impl Recovery {
     }
 
     pub(super) fn shut_reading(&self) {
-        self.state().is_read_shut = true;
+        self.is_read_shut.store(true, Relaxed);
     }
 
     pub(super) fn is_read_shut(&self) -> bool {
-        self.state().is_read_shut
+        self.is_read_shut.load(Relaxed)
     }
 
     /// The channel of an epoch is broken, noticed now, since `since`. True if it was not known: then
@@ -261,10 +309,7 @@ impl Recovery {
 
     /// The pause before the first attempt to connect again: none, unless channels broke soon one after the other.
     pub(super) fn first_pause(&self) -> Wall {
-        match self.state().hurried {
-            0 => Wall::ZERO,
-            hurried => (FIRST_PAUSE * (1 << hurried.min(MAX_DOUBLINGS))).min(self.rec_time / 4),
-        }
+        pause_after(self.state().hurried, MAX_DOUBLINGS, self.rec_time)
     }
 
     pub(super) fn bring_back(&self) {
@@ -273,13 +318,14 @@ impl Recovery {
         }
     }
 
-    /// The connection does not come back; false if that was so before.
+    /// The connection does not come back, because of `why`, unless each end has all; false if that was so before.
     pub(super) fn end(&self, why: &str) -> bool {
         let mut state = self.state();
-        if matches!(state.phase, Phase::Over(_)) {
+        if state.is_over() {
             return false;
         }
-        state.phase = Phase::Over(why.to_owned());
+        let is_settled = state.is_settled();
+        state.phase = if is_settled { Phase::Closed } else { Phase::Over(why.to_owned()) };
         state.is_pumped = false;
         let (kept, count) = (state.kept_bytes, state.kept.len());
         state.is_lossy |= count > 0;
@@ -298,7 +344,7 @@ impl Recovery {
     /// What it says cannot be.
     pub(super) fn admit(&self, attempt: u32, received: u64) -> Result<bool, WireError> {
         let mut state = self.state();
-        if matches!(state.phase, Phase::Over(_)) || attempt <= state.attempt {
+        if state.is_over() || attempt <= state.attempt {
             return Ok(false);
         }
         state.attempt = attempt;
@@ -362,7 +408,7 @@ impl Recovery {
         let mut state = self.state();
         loop {
             match &state.phase {
-                Phase::Up => return Ok(()),
+                Phase::Up | Phase::Closed => return Ok(()),
                 Phase::Over(why) => return Err(over(why)),
                 Phase::Broken(_) => {}
             }
@@ -387,10 +433,19 @@ impl State {
         KEPT.fetch_sub(bytes, Relaxed);
     }
 
+    fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over(_) | Phase::Closed)
+    }
+
+    fn is_settled(&self) -> bool {
+        let has_all = self.is_finished && self.kept.is_empty() && !self.is_lossy;
+        has_all && self.to_receive.is_some()
+    }
+
     /// Whether the peer can have received so many.
     fn may_be(&self, received: u64) -> Result<(), WireError> {
         let known = self.acknowledged..=self.acknowledged + self.kept.len() as u64;
-        let can = known.contains(&received) || matches!(self.phase, Phase::Over(_));
+        let can = known.contains(&received) || self.is_over();
         if can { Ok(()) } else { Err(WireError::Malformed) }
     }
 
@@ -411,5 +466,21 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         KEPT.fetch_sub(self.kept_bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_doubles_up_to_640_ms_and_leaves_most_of_rec_time() {
+        let long = Wall::from_secs(10);
+        let pauses = [0, 1, 2, 3, 4, 5, 6, u32::MAX];
+        let pauses = pauses.map(|hurried| pause_after(hurried, DOUBLINGS, long).as_millis());
+        assert_eq!(pauses, [0, 40, 80, 160, 320, 640, 640, 640]);
+        let short = Wall::from_secs(1);
+        assert_eq!(pause_after(4, DOUBLINGS, short), Wall::from_millis(250));
+        assert_eq!(pause_after(0, DOUBLINGS, short), Wall::ZERO);
     }
 }

@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
@@ -14,14 +14,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::channel::{Channel, Waiting};
 use super::connection::Connection;
-use super::core::lock;
+use super::core::{deadline, lock, lock_until, try_lock};
 use super::facade;
 use super::gate::Gate;
 use super::recovery::{FIRST_PAUSE, Phase, Recovery, Step};
 use super::setup::{Returning, SetupError};
 use super::stream::read_setup;
 use super::sys;
-use super::tcp::Counts;
+use super::tcp::{Counts, Reader, Writer};
 use super::wire::{Counted, Header, Kind, Reason, Setup, WireError};
 
 /// A QoS connection over TCP.
@@ -35,6 +35,9 @@ const MAX_PAUSE: Wall = Wall::from_millis(500);
 
 /// How long a thread waits at once, until it looks whether the connection is still wanted.
 const STEP: Wall = Wall::from_millis(50);
+
+/// How long a thread that closes waits at once for the last bytes to be taken.
+const FLUSHING: Wall = Wall::from_millis(5);
 
 /// A path over which nothing was acknowledged for this part of `rec_time` is broken: the rest is for
 /// another one.
@@ -169,7 +172,7 @@ impl Inner {
             _ => recovery.rec_time,
         };
         if recovery.end(&format!("the connection was lost and does not come back: {why}")) {
-            if is_violation {
+            if is_violation && recovery.phase() != Phase::Closed {
                 self.core.on_not_recovered(span(lost));
             }
             self.core.close();
@@ -178,7 +181,7 @@ impl Inner {
     }
 
     /// Nothing more is read of the broken channel; returns how many messages were.
-    fn freeze(&self) -> u64 {
+    pub(super) fn freeze(&self) -> u64 {
         // A thread in a call of the broken channel returns soon.
         let mut reader = lock(&self.reader);
         let Some(counts) = &mut reader.counts else { return 0 };
@@ -189,7 +192,7 @@ impl Inner {
     /// Connects again, and goes on.
     fn connect_again(self: &Arc<Self>, most: Wall) -> Result<(), Failed> {
         let Some(recovery) = &self.recovery else { return Ok(()) };
-        let (until, session) = (Instant::now() + most, self.core.session);
+        let (until, session) = (deadline(most), self.core.session);
         let mut stream = TcpStream::connect_timeout(&self.core.remote(), most)?;
         facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp)?;
         stream.set_write_timeout(Some(most))?;
@@ -230,7 +233,8 @@ impl Inner {
         }
         // This end may not have noticed that it is broken.
         let is_new = recovery.break_off(recovery.epoch(), Instant::now());
-        if is_new {
+        // Of one that both ends have left, only the peer did not know so yet.
+        if is_new && !recovery.has_left() {
             let reason = "the other end has noticed it and come back".to_owned();
             self.core.publish(&super::Event::Lost { reason });
         }
@@ -269,12 +273,13 @@ impl Inner {
         let (since, is_pumped) =
             recovery.go_on(received).map_err(|error| Failed::Finally(error.to_string()))?;
         let epoch = recovery.epoch();
+        self.take_leave(&mut writer);
         drop((reader, writer));
         if since.is_none() {
             // It has been given up meanwhile.
             self.channel.hang_up();
         }
-        if let Some(since) = since {
+        if let Some(since) = since.filter(|_| !recovery.has_left()) {
             self.core.on_recovered(addresses, span(since.elapsed()));
         }
         // The clocks are compared first.
@@ -340,8 +345,11 @@ impl Inner {
 
     /// This end sends no more: the peer is told behind all that is kept.
     pub(super) fn finish(self: &Arc<Self>) {
+        self.finish_with(lock(&self.writer));
+    }
+
+    fn finish_with(self: &Arc<Self>, writer: MutexGuard<'_, Writer>) {
         let Some(recovery) = &self.recovery else { return };
-        let writer = lock(&self.writer);
         let begins = recovery.finish(|| {
             let body = Counted { messages: self.core.counter.next() }.to_bytes();
             let sent = self.core.clock.now().as_nanos();
@@ -355,22 +363,16 @@ impl Inner {
         }
     }
 
-    /// Both ends have said that they send no more, and each has acknowledged all that arrived.
-    fn is_complete(&self) -> bool {
-        let reader = lock(&self.reader);
-        let Some(counts) = reader.counts.as_ref().filter(|counts| counts.has_ended) else {
-            return false;
-        };
-        self.note_taken(&reader);
-        let mut writer = lock(&self.writer);
-        self.acknowledge(&mut writer);
-        writer.acknowledged >= counts.received()
-            && self.recovery.as_ref().is_some_and(Recovery::is_settled)
-    }
-
-    /// Takes what has come and drops it, for an application that has closed; false at the end.
-    pub(super) fn discard(self: &Arc<Self>, waiting: Waiting) -> io::Result<bool> {
-        let mut reader = lock(&self.reader);
+    /// Takes what has come and drops it, for an application that has closed; false at the end. Where it does
+    /// not wait, the reader must allow it.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no more has come, or why the channel is broken.
+    fn discard(
+        self: &Arc<Self>,
+        mut reader: MutexGuard<'_, Reader>,
+        waiting: Waiting,
+    ) -> io::Result<bool> {
         let epoch = self.recovery.as_ref().map_or(0, Recovery::epoch);
         let mut taken = Ok(true);
         while let Ok(true) = taken {
@@ -392,22 +394,22 @@ impl Inner {
         taken
     }
 
-    /// Of a connection that the application has closed: false once the peer has all and has closed, too.
-    pub(super) fn linger(self: &Arc<Self>) -> bool {
+    /// Of a connection that the application has closed: drops what has come, about `most` bytes of it; false once
+    /// the peer has all and knows that this end has.
+    pub(super) fn linger(self: &Arc<Self>, most: usize) -> bool {
         let Some(recovery) = &self.recovery else { return false };
         match recovery.phase() {
-            Phase::Over(_) => return false,
+            Phase::Over(_) | Phase::Closed => return false,
             // The peer may not know yet that this end has all.
             Phase::Broken(_) => return true,
             Phase::Up => {}
         }
-        match self.discard(Waiting::Never) {
-            Ok(_) => !self.is_complete(),
+        let mut reader = lock(&self.reader);
+        reader.allow(most);
+        match self.discard(reader, Waiting::Never) {
+            Ok(_) => recovery.phase() != Phase::Closed,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if self.is_complete() {
-                    // The peer closes, too.
-                    let _ = self.channel.shutdown(std::net::Shutdown::Write);
-                }
+                self.is_parted();
                 true
             }
             // It may be back already; the next turn sees whether it is over.
@@ -415,35 +417,56 @@ impl Inner {
         }
     }
 
-    /// Waits until the peer has all and has ended, too, at most until `until`; drops what it sends.
+    /// Waits until each end has all of the other's and both know it, at most until `until`; drops what the peer sends.
+    ///
+    /// # Errors
+    /// The peer has not ended, or does not have all: it did not come back in time, or `until` has passed.
     pub(super) fn close_until(self: &Arc<Self>, until: Instant) -> io::Result<()> {
         let Some(recovery) = &self.recovery else { return Ok(()) };
-        self.finish();
-        loop {
-            if self.is_complete() {
-                return Ok(());
+        // A clone may be in a call that waits for the peer.
+        let timed_out = || Err(ErrorKind::TimedOut.into());
+        let Some(writer) = lock_until(&self.writer, until) else { return timed_out() };
+        self.finish_with(writer);
+        while !self.is_parted() {
+            let waited = recovery.wait(Some(until));
+            if let Err(error) = waited
+                && error.kind() != ErrorKind::WouldBlock
+            {
+                return Err(error);
             }
-            recovery.wait(Some(until)).map_err(|error| match error.kind() {
-                ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
-                _ => error,
-            })?;
             if Instant::now() >= until {
-                return Err(ErrorKind::TimedOut.into());
+                // What this end does not know by then is only whether the peer knows it.
+                return if recovery.is_settled() { Ok(()) } else { timed_out() };
             }
             // What breaks is made anew; why it is not, the next turn says.
-            let _ = self.discard(Waiting::Until(until.min(Instant::now() + STEP)));
+            let step = until.min(Instant::now() + STEP);
+            let Some(reader) = try_lock(&self.reader) else {
+                // A clone that reads takes what comes, to the end.
+                recovery.pause(step.saturating_duration_since(Instant::now()));
+                continue;
+            };
+            let (waiting, is_shut) = (Waiting::Until(step), reader.is_shut);
+            let discarded = self.discard(reader, waiting);
+            if is_shut || matches!(discarded, Ok(false)) {
+                // This end's leave may not be written yet.
+                recovery.pause(FLUSHING);
+            }
         }
+        Ok(())
     }
 
     /// Ends both directions at once; the peer is told that it need not come back.
     pub(super) fn break_off(&self) {
-        if let Some(recovery) = &self.recovery
-            && recovery.end("this end has broken it off")
-            && let Some(mut writer) = super::core::try_lock(&self.writer)
-        {
-            let head = Header { kind: Kind::Bye, length: 0, sequence: 0, sent: 0 };
-            // It may be broken.
-            let _ = writer.push(&self.channel, &head.to_tcp());
+        if let Some(recovery) = &self.recovery {
+            let writer = try_lock(&self.writer);
+            let is_new = recovery.end("this end has broken it off");
+            if let Some(mut writer) = writer.filter(|writer| is_new && !writer.has_left) {
+                self.acknowledge(&mut writer);
+                let head = Header { kind: Kind::Bye, length: 0, sequence: 0, sent: 0 };
+                writer.has_left = true;
+                // It may be broken.
+                let _ = writer.push(&self.channel, &head.to_tcp());
+            }
         }
         self.channel.hang_up();
     }
@@ -458,7 +481,7 @@ impl Inner {
         let Some(known) = sys::known(&self.channel) else { return };
         // A thread that reads notices the end itself, behind what has come before it.
         if known.has_ended
-            && let Some(reader) = super::core::try_lock(&self.reader)
+            && let Some(reader) = try_lock(&self.reader)
             && reader.counts.as_ref().is_some_and(|counts| !counts.has_ended)
         {
             drop(reader);

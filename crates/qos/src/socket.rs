@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use super::channel::wait_readable;
-use super::core::{Control, Core, lock, try_lock};
+use super::core::{Control, Core, deadline, lock, try_lock};
 use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::socket_listener::QosSocketListener;
@@ -231,7 +231,7 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupError> {
     let (clock, session, offer) = (maintenance::clock(), random(), options.offer());
     let (mut cookie, mut wait) = ([0; 16], FIRST_WAIT);
-    let until = Instant::now() + options.setup_timeout;
+    let until = deadline(options.setup_timeout);
     let mut refusal = None;
     let mut room = [0; MAX_SETUP + 1];
     while Instant::now() < until {

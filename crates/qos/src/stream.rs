@@ -12,7 +12,7 @@ use rustix::net::RecvFlags;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::channel::Channel;
-use super::core::{Control, Core, lock};
+use super::core::{Control, Core, deadline, lock, lock_until, try_lock};
 use super::maintenance::{self, Maintained};
 use super::recovery::Recovery;
 use super::returning::{self, Inner, Way};
@@ -50,7 +50,7 @@ impl QosStream {
 
     fn begin(stream: TcpStream, options: &QosOptions) -> Result<Self, SetupError> {
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
-        let until = Instant::now() + options.setup_timeout;
+        let until = deadline(options.setup_timeout);
         stream.set_write_timeout(Some(options.setup_timeout))?;
         let token = unguessable()?;
         let hello = setup::hello(&options.offer(), session, token, clock.now());
@@ -87,7 +87,7 @@ impl QosStream {
         Ok(Self(Arc::new(Handle(inner))))
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.0.0
     }
 
@@ -116,6 +116,8 @@ impl QosStream {
     }
 
     /// Shuts down sending, receiving, or both. Before the end of sending, the peer gets a last report.
+    /// Where `rec_time` is agreed, nothing is received after the end of receiving: what comes is dropped, and
+    /// acknowledged.
     ///
     /// # Errors
     /// The system's error.
@@ -133,7 +135,11 @@ impl QosStream {
             }
             (Shutdown::Read, Some(recovery)) => {
                 recovery.shut_reading();
-                inner.channel.shutdown(how)
+                // Only a thread in a call must be woken; of a broken one there is none.
+                if try_lock(&inner.reader).is_none() {
+                    let _ = inner.channel.shutdown(how);
+                }
+                Ok(())
             }
             (Shutdown::Both, Some(_)) => {
                 inner.break_off();
@@ -145,17 +151,25 @@ impl QosStream {
     /// Finishes sending, and waits until the peer has closed: then everything has arrived.
     /// What still arrives is dropped. A process that ends right after sending needs this.
     ///
+    /// Where `rec_time` is agreed, it is `Ok` only if the peer has acknowledged all, and has finished
+    /// sending. It then waits on until the peer knows that as well, at most until `timeout` or until a broken
+    /// connection has not come back within `rec_time`.
+    ///
     /// # Errors
-    /// If the peer does not close within `timeout`, or the system's error.
+    /// If the peer does not close within `timeout`, or a clone is in a call all the time, or the system's error.
     pub fn close(self, timeout: Wall) -> io::Result<()> {
+        let until = deadline(timeout);
         if self.inner().recovery.is_some() {
-            return self.inner().close_until(Instant::now() + timeout);
+            return self.inner().close_until(until);
         }
         let Inner { channel: stream, reader, .. } = &**self.inner();
         stream.shutdown(Shutdown::Write)?;
-        let _reader = lock(reader);
+        // A clone in a call reads to the end itself.
+        let Some(_reader) = lock_until(reader, until) else {
+            return Err(ErrorKind::TimedOut.into());
+        };
         let mut room = vec![0; 16 * 1024];
-        match read_until_end(stream, &mut room, Instant::now() + timeout) {
+        match read_until_end(stream, &mut room, until) {
             Err(SetupError::Silent) => Err(ErrorKind::TimedOut.into()),
             Err(error) => Err(error.into()),
             Ok(()) => Ok(()),
@@ -205,7 +219,6 @@ fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<
     }
 }
 
-/// Fills `room` until `until`.
 /// Bytes that nobody can guess.
 ///
 /// # Errors
@@ -228,6 +241,7 @@ pub(super) fn read_setup(stream: &TcpStream, until: Instant) -> Result<Setup, Se
     Ok(bytes.read()?)
 }
 
+/// Fills `room` until `until`.
 fn read_until(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
     let mut filled = 0;
     while filled < room.len() {
@@ -262,18 +276,20 @@ impl Maintained for Inner {
         self.look_at_path();
     }
 
-    fn drain(self: Arc<Self>) -> bool {
+    fn drain(self: Arc<Self>, most: usize) -> bool {
         if self.recovery.is_some() {
-            return self.linger();
+            return self.linger(most);
         }
-        let mut room = [0; 16 * 1024];
-        loop {
+        let (mut room, mut dropped) = ([0; 16 * 1024], 0);
+        while dropped < most {
             match rustix::net::recv(&self.channel, &mut room, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return false,
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok((got, _)) => dropped += got,
+                Err(Errno::INTR) => {}
                 Err(error) => return error == Errno::AGAIN,
             }
         }
+        true
     }
 
     fn hang_up(&self) {

@@ -25,11 +25,14 @@ pub(super) fn replace(socket: &TcpStream, by: TcpStream) -> io::Result<()> {
 pub(super) struct Known {
     /// It was reset. An end of the peer's is seen by who reads, behind what has come before it.
     pub(super) has_ended: bool,
+    /// Neither end has ended its sending, and it was not reset.
+    pub(super) is_up: bool,
     /// How long nothing has come from the peer's host, though packets are on their way to it.
     pub(super) unacknowledged: Option<Wall>,
 }
 
-/// The state of a connection that was reset (`include/net/tcp_states.h`).
+/// The states of a connection that is up, and of one that was reset (`include/net/tcp_states.h`).
+const ESTABLISHED: u8 = 1;
 const CLOSE: u8 = 7;
 
 /// What the system knows; `None` if it does not say.
@@ -53,5 +56,6 @@ pub(super) fn known(socket: &TcpStream) -> Option<Known> {
     let info = unsafe { info.assume_init() };
     let silent = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
     let unacknowledged = (info.tcpi_unacked > 0).then(|| Wall::from_millis(silent.into()));
-    Some(Known { has_ended: info.tcpi_state == CLOSE, unacknowledged })
+    let (has_ended, is_up) = (info.tcpi_state == CLOSE, info.tcpi_state == ESTABLISHED);
+    Some(Known { has_ended, is_up, unacknowledged })
 }

@@ -39,6 +39,9 @@ pub(super) struct Writer {
     piece: Vec<u8>,
     /// So many messages of the peer have been acknowledged to it.
     pub(super) acknowledged: u64,
+    /// The peer of a connection that can be made anew has been told, on this channel, that each end has all of the
+    /// other's: nothing follows.
+    pub(super) has_left: bool,
 }
 
 impl Writer {
@@ -156,6 +159,7 @@ impl Writer {
     pub(super) fn restart(&mut self, received: u64) {
         self.rest.clear();
         self.acknowledged = received;
+        self.has_left = false;
     }
 
     /// Writes a control message, unless one is waiting: they are repeated
@@ -198,6 +202,10 @@ pub(super) struct Reader {
     until: Option<Instant>,
     /// Whether the call has read from the channel.
     has_read: bool,
+    /// Bytes that a call which does not block may still read from the channel.
+    allowance: usize,
+    /// The reading of this channel was shut down, so that waiting for it returns at once.
+    pub(super) is_shut: bool,
     /// Of a connection that can be made anew.
     pub(super) counts: Option<Counts>,
 }
@@ -213,6 +221,8 @@ pub(super) struct Counts {
     given: usize,
     /// The peer has said that no more follow.
     pub(super) has_ended: bool,
+    /// It has said that each end has all of the other's: nothing follows at all.
+    pub(super) has_left: bool,
     /// The channel is broken, and the number of messages taken has been sent to the peer: nothing more is read of it.
     pub(super) is_frozen: bool,
 }
@@ -237,6 +247,8 @@ impl Reader {
             ahead: AHEAD,
             until: None,
             has_read: false,
+            allowance: 0,
+            is_shut: false,
             counts: None,
         }
     }
@@ -245,6 +257,12 @@ impl Reader {
     #[inline]
     pub(super) fn begin(&mut self, until: Option<Instant>) {
         (self.until, self.has_read) = (until, false);
+    }
+
+    /// A call begins that does not block and reads about `most` bytes, whatever a peer sends meanwhile:
+    /// then it is as if no more had come.
+    pub(super) fn allow(&mut self, most: usize) {
+        self.allowance = most;
     }
 
     /// How the application's call waits: first for the channel's timeout, which costs no system
@@ -267,6 +285,9 @@ impl Reader {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
+        if waiting == Waiting::Never && self.allowance == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
         let most = self.buffer.len().min(self.end + self.ahead);
         let waiting = if waiting == Waiting::AsSet { self.waiting() } else { waiting };
         let room = &mut self.buffer[self.end..most];
@@ -276,7 +297,13 @@ impl Reader {
                 got => break got?,
             }
         };
+        if got == 0 && self.counts.is_some() && stream.is_read_shut() {
+            // More may come, which is then read.
+            self.is_shut = true;
+            return Err(ErrorKind::WouldBlock.into());
+        }
         self.end += got;
+        self.allowance = self.allowance.saturating_sub(got);
         Ok(got)
     }
 
@@ -290,10 +317,14 @@ impl Reader {
         waiting: Waiting,
         mut control: impl FnMut(&Header, &[u8]) -> io::Result<()>,
     ) -> io::Result<bool> {
+        // Nor what has come of a message: the peer has been told that it is to be sent again.
+        if self.open.is_some() && self.counts.as_ref().is_some_and(|counts| counts.is_frozen) {
+            return Err(ErrorKind::NotConnected.into());
+        }
         while self.open.is_none() {
             if let Some(counts) = &self.counts {
                 // Others than the application go on: the peer still acknowledges.
-                if counts.has_ended && waiting == Waiting::AsSet {
+                if counts.has_left || counts.has_ended && waiting == Waiting::AsSet {
                     return Ok(false);
                 }
                 if counts.is_frozen {
@@ -338,6 +369,11 @@ impl Reader {
                 counts.has_ended = true;
             }
             control(&header, body)?;
+            if header.kind == Kind::Bye
+                && let Some(counts) = &mut self.counts
+            {
+                counts.has_left = true;
+            }
         }
         Ok(true)
     }
@@ -366,7 +402,7 @@ impl Reader {
 
     /// A new channel is in place: the message that was read comes again.
     pub(super) fn restart(&mut self) {
-        (self.start, self.end, self.open) = (0, 0, None);
+        (self.start, self.end, self.open, self.is_shut) = (0, 0, None, false);
         self.stash.clear();
         if let Some(counts) = &mut self.counts {
             counts.is_frozen = false;

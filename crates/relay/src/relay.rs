@@ -1,19 +1,20 @@
 //! The relay: who is connected, and what goes to whom.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
-use ontempo_foundation::{Duration, RandomStream, Time, host_prefix};
+use ontempo_foundation::{Duration, Time, host_prefix};
 use ontempo_session::file::labels;
-use ontempo_session::message::{Label, LabelError, REPORTS, Report};
+use ontempo_session::message::{Label, LabelError, REPORTS};
 use ontempo_session::paths::is_of_path;
-use ontempo_session::{RelayReport, StreamName, Viewers, split_name, with_name};
+use ontempo_session::{StreamName, split_name, with_name};
 use ontempo_transport::{CloseReason, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId};
 
-use crate::held::Account;
+use crate::hub::Hub;
+use crate::inbox::Inbox;
 use crate::options::RelayOptions;
-use crate::source::want_stream;
-use crate::stream::{Stage, Stream};
+use crate::stream::Stream;
 use crate::viewer::{Close, Viewer, Watching};
 
 /// How long a connection may take to say what it wants, and to close after its end.
@@ -21,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Interval of reports to sources, and of looking for what has timed out.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Events kept for a program that does not take them.
-const MAX_EVENTS: usize = 256;
 
 /// What happens at a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,96 +60,74 @@ pub(crate) enum Peer {
     Leaving(Time),
 }
 
-/// Figures of a stream.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StreamStatistics {
-    /// Its name, if it has one.
-    pub name: Option<StreamName>,
-    /// A source is connected.
-    pub is_live: bool,
-    /// Units and bytes that its source has sent.
-    pub units: u64,
-    /// See `units`.
-    pub bytes: u64,
-    /// Units that came after their deadline, which no viewer gets.
-    pub late: u64,
-    /// Units for which there was no memory.
-    pub refused: u64,
-    /// Bytes kept for new viewers.
-    pub kept: u64,
-    /// Its viewers.
-    pub viewers: Viewers,
-}
-
-/// Figures of a relay.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RelayStatistics {
-    /// Viewers, also those that wait for a stream.
-    pub viewers: u64,
-    /// Bytes of units that viewers hold, each counted once.
-    pub held: u64,
-    /// Units that were not sent to a viewer, because its flow was full or what they need was left
-    /// out: of all viewers that are connected.
-    pub left_out: u64,
-    /// UDP payload received and sent, bytes. The relay's driver counts it.
-    pub bytes_received: u64,
-    /// See `bytes_received`.
-    pub bytes_sent: u64,
-    /// Its streams, by name.
-    pub streams: Vec<StreamStatistics>,
-}
-
-/// Takes streams from sources and gives each to its viewers: the program above an [`Endpoint`].
+/// Takes streams from sources and gives each to its viewers: the program above an [`Endpoint`], or the
+/// part of it on one of several threads, which has the clients of its own endpoint.
 ///
 /// A driver calls [`work`](Self::work) after it has given datagrams to the endpoint, or its timeout
 /// has come, and polls the endpoint for transmissions after it.
+///
+/// Units of a source go to all threads, which each give them to their viewers. What decides between clients
+/// of several threads (who sends a stream, who has a place, who holds too much) is behind a lock, and
+/// all threads get what changes in the same order.
 #[derive(Debug)]
 pub struct Relay {
     pub(crate) options: RelayOptions,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) worker: usize,
     pub(crate) streams: BTreeMap<Option<StreamName>, Stream>,
     pub(crate) peers: BTreeMap<ConnectionId, Peer>,
-    viewers: usize,
-    hosts: BTreeMap<IpAddr, usize>,
-    pub(crate) account: Account,
-    pub(crate) random: RandomStream,
     due: Time,
     /// The stream whose viewers have the next turn.
     turn: usize,
-    events: VecDeque<RelayEvent>,
+    pub(crate) is_handling: bool,
 }
 
 impl Relay {
-    /// A relay without connections. The sessions that viewers see derive from `seed`, which outside
-    /// of simulations must come from the system's entropy.
+    /// A relay without connections, on one thread. The sessions that viewers see derive from `seed`, which
+    /// outside of simulations must come from the system's entropy.
     pub fn new(options: RelayOptions, seed: u64) -> Self {
+        let options = RelayOptions { threads: std::num::NonZeroU8::MIN, ..options };
+        Self::of(options, Arc::new(Hub::new(options, seed)), 0)
+    }
+
+    /// A relay on [`threads`](RelayOptions::threads): a part for the endpoint of each
+    /// [`Share`](ontempo_transport::Share), by place.
+    pub fn parts(options: RelayOptions, seed: u64) -> Vec<Self> {
+        let hub = Arc::new(Hub::new(options, seed));
+        let workers = 0..usize::from(options.threads.get());
+        workers.map(|worker| Self::of(options, Arc::clone(&hub), worker)).collect()
+    }
+
+    fn of(options: RelayOptions, hub: Arc<Hub>, worker: usize) -> Self {
         Self {
             options,
+            hub,
+            worker,
             streams: BTreeMap::new(),
             peers: BTreeMap::new(),
-            viewers: 0,
-            hosts: BTreeMap::new(),
-            account: Account::default(),
-            random: RandomStream::new(seed, "sessions of a relay"),
             due: Time::ZERO,
             turn: 0,
-            events: VecDeque::new(),
+            is_handling: false,
         }
     }
 
-    /// The next event.
+    /// The next event of all threads, in the order in which they happened. Of those that are not taken only
+    /// the first 256 are kept.
     pub fn poll_event(&mut self) -> Option<RelayEvent> {
-        self.events.pop_front()
+        self.hub.lock().next_event()
     }
 
-    /// When to call [`work`](Self::work) at the latest.
+    /// When to call [`work`](Self::work) at the latest: at once if another thread has sent something.
     pub fn next_timeout(&self) -> Time {
-        self.due
+        if self.inbox().has_any() { Time::ZERO } else { self.due }
     }
 
-    pub(crate) fn emit(&mut self, event: RelayEvent) {
-        if self.events.len() < MAX_EVENTS {
-            self.events.push_back(event);
-        }
+    pub(crate) fn inbox(&self) -> &Inbox {
+        self.hub.inbox(self.worker)
+    }
+
+    fn emit(&self, event: RelayEvent) {
+        self.hub.lock().tell(event);
     }
 
     /// Handles the endpoint's events, and what is due, and offers all viewers what has come.
@@ -163,6 +139,7 @@ impl Relay {
     /// Handles the endpoint's events, and what is due. What has come is not yet offered to the viewers:
     /// see [`offer`](Self::offer).
     pub fn take(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.handle_messages(now, endpoint);
         while let Some(event) = endpoint.poll_event() {
             self.on_event(now, endpoint, event);
         }
@@ -257,11 +234,8 @@ impl Relay {
                 Ok((label, file)) => {
                     let of = (name.clone(), label, &config);
                     let done = self.publish(now, endpoint, (connection, flow), of);
-                    if file.is_some()
-                        && done.is_ok()
-                        && let Some(stream) = self.streams.get(&name)
-                    {
-                        want_stream(now, endpoint, stream);
+                    if file.is_some() && done.is_ok() {
+                        self.want_stream(now, endpoint, connection, &name);
                     }
                     done
                 }
@@ -294,15 +268,7 @@ impl Relay {
     ) -> Result<(), Close> {
         let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let host = endpoint.remote(id).map_or(unknown, |remote| host_prefix(remote.ip()));
-        let of_host = self.hosts.get(&host).copied().unwrap_or(0);
-        if self.viewers >= self.options.viewers {
-            return Err((CloseReason::Refused, "the relay has as many viewers as it may"));
-        }
-        if of_host >= self.options.viewers_of_host {
-            return Err((CloseReason::Refused, "your address has as many viewers as it may"));
-        }
-        self.viewers += 1;
-        self.hosts.insert(host, of_host + 1);
+        self.hub.admit(host)?;
         let name = stream.clone();
         let (watching, report, left_out) = (None, None, 0);
         let viewer = Viewer { host, stream, watching, report, left_out };
@@ -322,26 +288,34 @@ impl Relay {
         let Some(stream) = self.streams.get_mut(name) else { return };
         let Some(Peer::Viewer(viewer)) = self.peers.get_mut(&id) else { return };
         let Some(connection) = endpoint.connection(id) else { return };
-        if viewer.watching.is_some() || matches!(stream.stage, Stage::Ended(_)) {
+        if viewer.watching.is_some() || stream.has_ended {
             return;
         }
         let start = stream.start(now);
-        let begins = start.as_ref().and_then(|units| units.first()).map(|unit| unit.number);
+        let begins = start.units.first().map(|unit| unit.number);
         let is_midway = begins.unwrap_or(stream.next) > 0 || stream.label.before > 0;
         let label = Label { before: u64::from(is_midway), ..stream.label };
         let label = with_name(label, name.as_ref());
         let Ok(flow) = connection.open_flow(FlowConfig { label, ..stream.config.clone() }) else {
             return;
         };
-        let how = (stream.is_reliable(), start.is_none());
-        let mut watching = Watching::new(flow, stream.round.end(), how);
-        for unit in start.unwrap_or_default() {
-            if watching.offer(now, connection, &unit, self.options.stalled).is_err() {
-                break;
+        let (place, is_reliable) = (stream.round.end(), stream.is_reliable());
+        let mut watching = Watching::new(flow, place, is_reliable, &start);
+        let mut failed = None;
+        for unit in &start.units {
+            match watching.offer(now, connection, unit, self.options.stalled) {
+                Ok(is_sent) => viewer.left_out += u64::from(!is_sent),
+                Err(close) => {
+                    failed = Some(close);
+                    break;
+                }
             }
         }
         viewer.watching = Some(watching);
         stream.viewers.insert(id);
+        if let Some(close) = failed {
+            self.close(now, endpoint, id, close);
+        }
     }
 
     /// Reads what a source or a viewer has sent.
@@ -383,9 +357,7 @@ impl Relay {
     fn finish_viewer(&mut self, now: Time, endpoint: &mut Endpoint, id: ConnectionId) {
         let Some(Peer::Viewer(viewer)) = self.peers.get(&id) else { return };
         let name = viewer.stream.clone();
-        let is_over =
-            self.streams.get(&name).is_none_or(|stream| matches!(stream.stage, Stage::Ended(_)));
-        if is_over {
+        if self.streams.get(&name).is_none_or(|stream| stream.has_ended) {
             if let Some(connection) = endpoint.connection(id) {
                 connection.close(now, "done");
             }
@@ -415,17 +387,10 @@ impl Relay {
         let peer = self.peers.remove(&id)?;
         match &peer {
             Peer::Viewer(viewer) => {
-                self.viewers -= 1;
-                if let Some(count) = self.hosts.get_mut(&viewer.host) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.hosts.remove(&viewer.host);
-                    }
-                }
+                self.hub.viewer_gone(viewer.host);
                 if let Some(stream) = self.streams.get_mut(&viewer.stream) {
                     // At most as many as there are places: by then it has no more viewers.
-                    let is_over = matches!(stream.stage, Stage::Ended(_));
-                    if stream.viewers.remove(&id) && is_over {
+                    if stream.viewers.remove(&id) && stream.has_ended {
                         stream.done.extend(viewer.report);
                     }
                 }
@@ -447,16 +412,11 @@ impl Relay {
         for id in late {
             self.close(now, endpoint, id, (CloseReason::NoAnswer, "nothing was asked in time"));
         }
+        self.hub.look(now);
+        self.handle_messages(now, endpoint);
         let names: Vec<Option<StreamName>> = self.streams.keys().cloned().collect();
         for name in names {
-            let stage = self.streams.get(&name).map(|stream| stream.stage);
-            match stage {
-                Some(Stage::Away(since)) if now.since(since) >= self.options.away => {
-                    self.end(now, endpoint, &name);
-                }
-                Some(Stage::Ended(_)) => self.settle(now, endpoint, &name),
-                _ => {}
-            }
+            self.settle(now, endpoint, &name);
         }
     }
 
@@ -470,59 +430,5 @@ impl Relay {
             self.forget(now, id);
         }
         self.streams.clear();
-    }
-
-    /// The report of a stream's viewers.
-    fn summary(&self, stream: &Stream) -> RelayReport {
-        let reported = |id: &ConnectionId| match self.peers.get(id)? {
-            Peer::Viewer(viewer) => viewer.report,
-            _ => None,
-        };
-        let mut reports: Vec<Report> = stream.viewers.iter().filter_map(reported).collect();
-        reports.extend(&stream.done);
-        RelayReport::of(stream.viewers.len() as u64 + stream.done.len() as u64, &mut reports)
-    }
-
-    /// Tells sources how their viewers fare.
-    fn report(&mut self, now: Time, endpoint: &mut Endpoint) {
-        for stream in self.streams.values() {
-            if stream.stage == Stage::Live {
-                let report = self.summary(stream);
-                crate::source::tell(now, endpoint, stream, &report);
-            }
-        }
-    }
-
-    /// The last report of a stream, which has ended.
-    pub(crate) fn last_report(&self, stream: &Stream) -> RelayReport {
-        let mut report = self.summary(stream);
-        report.report.is_final = true;
-        report
-    }
-
-    /// Figures.
-    pub fn statistics(&self) -> RelayStatistics {
-        let of = |(name, stream): (&Option<StreamName>, &Stream)| StreamStatistics {
-            name: name.clone(),
-            is_live: stream.stage == Stage::Live,
-            units: stream.units,
-            bytes: stream.bytes,
-            late: stream.late,
-            refused: stream.refused,
-            kept: stream.kept(),
-            viewers: self.summary(stream).viewers,
-        };
-        let left_out = |peer: &Peer| match peer {
-            Peer::Viewer(viewer) => viewer.left_out,
-            _ => 0,
-        };
-        RelayStatistics {
-            viewers: self.viewers as u64,
-            held: self.account.held(),
-            left_out: self.peers.values().map(left_out).sum(),
-            bytes_received: 0,
-            bytes_sent: 0,
-            streams: self.streams.iter().map(of).collect(),
-        }
     }
 }

@@ -62,7 +62,7 @@ impl Round {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
 
     use bytes::Bytes;
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn ids(count: usize) -> Vec<ConnectionId> {
+    pub(crate) fn ids(count: usize) -> Vec<ConnectionId> {
         let mut endpoint = Endpoint::new(Default::default(), [1; 32]);
         let at = "10.0.0.1:1".parse().expect("an address");
         let mut connect = |_| {

@@ -1,42 +1,59 @@
-//! Sources: what they send goes to all viewers of their stream.
+//! Sources: what they send goes to all threads, for the viewers of their stream.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 use ontempo_foundation::Time;
+use ontempo_session::StreamName;
 use ontempo_session::file::Reply;
 use ontempo_session::message::{Label, REPORTS};
-use ontempo_session::{RelayReport, StreamName};
 use ontempo_transport::{
     CloseReason, ConnectionId, Delivery, Endpoint, FlowConfig, FlowId, Outgoing, Unit,
 };
 
+use crate::hub::Published;
+use crate::inbox::Message;
 use crate::relay::{Peer, Relay, RelayEvent};
 use crate::stream::{From, Relayed, Stage, Stream};
 use crate::viewer::Close;
 
-/// Sends a report to a stream's source.
-pub(crate) fn tell(now: Time, endpoint: &mut Endpoint, stream: &Stream, report: &RelayReport) {
-    let Some(From { connection, reports: Some(flow), .. }) = stream.source else { return };
-    let (Some(connection), Ok(text)) =
-        (endpoint.connection(connection), serde_json::to_vec(report))
-    else {
-        return;
-    };
+/// Sends a text to a stream's source, if it has a flow of reports.
+pub(crate) fn send_to_source(
+    now: Time,
+    endpoint: &mut Endpoint,
+    (connection, reports): (ConnectionId, Option<FlowId>),
+    text: String,
+) {
+    let (Some(flow), Some(connection)) = (reports, endpoint.connection(connection)) else { return };
     // A full queue: the next report has the sums, too.
     let _ = connection.send(now, flow, Outgoing { data: text.into(), ..Outgoing::default() });
 }
 
-/// Answers the source that offers a file: it is to send a stream.
-pub(crate) fn want_stream(now: Time, endpoint: &mut Endpoint, stream: &Stream) {
-    let Some(From { connection, reports: Some(flow), .. }) = stream.source else { return };
-    let (Some(connection), Ok(text)) =
-        (endpoint.connection(connection), serde_json::to_vec(&Reply::Stream))
-    else {
-        return;
-    };
-    // Nothing was queued before it.
-    let _ = connection.send(now, flow, Outgoing { data: text.into(), ..Outgoing::default() });
+/// True if a source with this label continues the stream of which this is known, or comes for its last report.
+fn is_same(known: &Published, label: &Label, config: &FlowConfig) -> bool {
+    known.session == label.session
+        && !matches!(known.stage, Stage::Ended { is_complete: false, .. })
+        && known.config.order == config.order
+        && known.config.reliability == config.reliability
 }
 
 impl Relay {
+    /// Answers the source that offers a file: it is to send a stream.
+    pub(crate) fn want_stream(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        id: ConnectionId,
+        name: &Option<StreamName>,
+    ) {
+        let source = self.hub.lock().streams.get(name).and_then(|stream| stream.source);
+        let is_here = |from: &From| (from.worker, from.connection) == (self.worker, id);
+        let Some(source) = source.filter(is_here) else { return };
+        // It can always be written. Nothing was queued before it.
+        let Ok(text) = serde_json::to_string(&Reply::Stream) else { return };
+        send_to_source(now, endpoint, (id, source.reports), text);
+    }
+
     /// A source begins, or comes back.
     pub(crate) fn publish(
         &mut self,
@@ -45,60 +62,74 @@ impl Relay {
         (id, flow): (ConnectionId, FlowId),
         (name, label, config): (Option<StreamName>, Label, &FlowConfig),
     ) -> Result<(), Close> {
-        let known = self.streams.get(&name);
-        let is_same = known.is_some_and(|stream| {
-            let is_over = matches!(stream.stage, Stage::Ended(_));
-            stream.session == label.session
-                && !is_over
-                && stream.config.order == config.order
-                && stream.config.reliability == config.reliability
-        });
-        match known {
-            Some(_) if is_same => {}
-            Some(Stream { stage: Stage::Live, .. }) => {
+        self.relay_rest(now, endpoint, &name, (&label, config));
+        // Reports of a stream whose place this one takes.
+        let part = self.streams.get(&name).map(|stream| (stream.key.clone(), self.part(stream)));
+        let hub = Arc::clone(&self.hub);
+        let mut state = hub.lock();
+        let is_same = match state.streams.get(&name) {
+            Some(known) if is_same(known, &label, config) => true,
+            Some(known) if known.stage == Stage::Live => {
                 return Err((CloseReason::Busy, "another source sends this stream"));
             }
-            Some(_) => {
-                // The source of before does not come back: this one takes its place.
-                self.end(now, endpoint, &name);
-                self.remove(now, endpoint, &name);
-            }
-            None if self.streams.len() >= self.options.streams => {
+            None if state.streams.len() >= self.options.streams => {
                 return Err((CloseReason::Busy, "the relay has as many streams as it may"));
             }
-            None => {}
-        }
-        if let Some(before) = self.streams.get(&name).and_then(|stream| stream.source) {
-            // What has arrived was acknowledged: the source does not send it again.
-            self.relay_all(now, endpoint, (before.connection, before.flow), &name);
-            self.peers.insert(before.connection, Peer::Leaving(now));
-        }
+            Some(_) | None => false,
+        };
         let label_of_reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
         let reports =
             endpoint.connection(id).and_then(|found| found.open_flow(label_of_reports).ok());
-        let base = self.streams.get(&name).map_or(0, |stream| stream.next);
-        let source = From { connection: id, flow, reports, base };
+        let source = From { worker: self.worker, connection: id, flow, reports, base: 0 };
         if is_same {
-            if let Some(stream) = self.streams.get_mut(&name) {
-                (stream.source, stream.stage) = (Some(source), Stage::Live);
-            }
+            hub.replace_source(&mut state, &name, source);
         } else {
-            // The source's session would let a viewer with its token take its place.
-            let session =
-                u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64());
-            let seen = Label { session, ..label };
-            let config = FlowConfig { label: String::new(), ..config.clone() };
-            self.streams.insert(name.clone(), Stream::new(label.session, seen, config, source));
+            // The source of before does not come back: this one takes its place.
+            if let Some((key, part)) = part {
+                hub.take_part(&mut state, self.worker, &key, part);
+            }
+            hub.end(&mut state, now, &name, false);
+            hub.remove(&mut state, &name);
+            let stream = hub.new_stream(&mut state, (&name, label, config), source);
+            state.streams.insert(name.clone(), stream);
         }
-        self.peers.insert(id, Peer::Source(name.clone()));
-        self.start_waiting(now, endpoint, &name);
-        let remote = endpoint.remote(id);
-        self.emit(RelayEvent::Published { stream: name, remote });
+        if let Some(stream) = state.streams.get(&name).filter(|stream| !stream.has_ended()) {
+            let seen = Box::new((stream.label, stream.config.clone()));
+            hub.send_all(&state, &Message::Begun(Arc::clone(&stream.key), seen));
+            state.tell(RelayEvent::Published { stream: name.clone(), remote: endpoint.remote(id) });
+        }
+        drop(state);
+        self.peers.insert(id, Peer::Source(name));
+        self.handle_messages(now, endpoint);
         Ok(())
     }
 
+    /// Passes on what has arrived of a source that comes back, before it does: it was acknowledged, and is not sent
+    /// again. Another thread passes on what it has before it acknowledges it.
+    fn relay_rest(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        name: &Option<StreamName>,
+        (label, config): (&Label, &FlowConfig),
+    ) {
+        let before = {
+            let state = self.hub.lock();
+            let known = state.streams.get(name).filter(|known| is_same(known, label, config));
+            known.and_then(|known| known.source).filter(|before| before.worker == self.worker)
+        };
+        if let Some(before) = before {
+            self.relay_all(now, endpoint, (before.connection, before.flow), name);
+        }
+    }
+
     /// Viewers that wait for this stream get it.
-    fn start_waiting(&mut self, now: Time, endpoint: &mut Endpoint, name: &Option<StreamName>) {
+    pub(crate) fn start_waiting(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        name: &Option<StreamName>,
+    ) {
         let waits = |peer: &Peer| match peer {
             Peer::Viewer(viewer) => viewer.stream == *name && viewer.watching.is_none(),
             _ => false,
@@ -118,76 +149,96 @@ impl Relay {
         (id, flow): (ConnectionId, FlowId),
         name: &Option<StreamName>,
     ) {
-        let source = self.streams.get(name).and_then(|stream| stream.source);
-        let Some(source) = source.filter(|source| source.connection == id && source.flow == flow)
-        else {
-            return;
-        };
         while let Some(delivery) =
             endpoint.connection(id).and_then(|connection| connection.receive(flow))
         {
             if let Delivery::Unit(unit) = delivery {
-                self.relay_unit(now, endpoint, name, (source.base, unit));
+                self.relay_unit(now, endpoint, name, (id, flow, unit));
             }
         }
     }
 
-    /// Passes on a unit.
+    /// Passes on a unit of a stream's source to all threads.
     fn relay_unit(
         &mut self,
         now: Time,
         endpoint: &mut Endpoint,
         name: &Option<StreamName>,
-        (base, unit): (u64, Unit),
+        (id, flow, unit): (ConnectionId, FlowId, Unit),
     ) {
-        let is_short = self.account.held() > self.options.memory.get();
-        if is_short && !self.relieve(now, endpoint) {
-            if let Some(stream) = self.streams.get_mut(name) {
-                stream.refused += 1;
-                stream.clear();
+        if self.hub.lacks() > 0 {
+            self.let_go();
+            self.handle_messages(now, endpoint);
+        }
+        if self.hub.lacks() > 0 {
+            self.hub.search();
+            self.handle_messages(now, endpoint);
+        }
+        self.publish_unit(now, name, (id, flow, unit));
+        self.handle_messages(now, endpoint);
+    }
+
+    /// All threads let go of what they keep for new viewers, of the streams of which most is kept first, until
+    /// memory is no longer short.
+    fn let_go(&self) {
+        let mut kept: Vec<&Stream> =
+            self.streams.values().filter(|stream| stream.kept() > 0).collect();
+        kept.sort_unstable_by_key(|stream| Reverse(stream.kept()));
+        let (mut state, mut lacks) = (self.hub.lock(), self.hub.lacks());
+        for stream in kept {
+            if lacks == 0 {
+                break;
             }
+            self.hub.let_go(&mut state, &stream.key);
+            lacks = lacks.saturating_sub(stream.kept());
+        }
+    }
+
+    fn publish_unit(
+        &self,
+        now: Time,
+        name: &Option<StreamName>,
+        (id, flow, unit): (ConnectionId, FlowId, Unit),
+    ) {
+        let mut state = self.hub.lock();
+        let Some(stream) = state.streams.get_mut(name) else { return };
+        let is_this = |source: &From| {
+            (source.worker, source.connection, source.flow) == (self.worker, id, flow)
+        };
+        let Some(From { base, .. }) = stream.source.filter(is_this) else { return };
+        // A source that comes back for the last report may not know that all has come.
+        if stream.has_ended() {
             return;
         }
-        let Some(stream) = self.streams.get_mut(name) else { return };
+        let key = Arc::clone(&stream.key);
         stream.units += 1;
         stream.bytes += unit.data.len() as u64;
+        let is_reliable = stream.config.reliability == ontempo_transport::Reliability::Full;
         let sent = unit.sent.unwrap_or(unit.arrived);
-        let deadline = unit.lifetime.filter(|_| !stream.is_reliable()).map(|left| sent + left);
+        let deadline = unit.lifetime.filter(|_| !is_reliable).map(|left| sent + left);
         if deadline.is_some_and(|deadline| deadline <= now) {
             stream.late += 1;
             return;
         }
+        if self.hub.is_full() {
+            stream.refused += 1;
+            // Once: what waits for a thread that stands still is bounded.
+            if !std::mem::replace(&mut stream.is_lacking, true) {
+                self.hub.send_all(&state, &Message::Lacking(key));
+            }
+            return;
+        }
+        (stream.is_lacking, stream.is_kept) = (false, true);
         let relayed = Relayed {
             number: base.saturating_add(unit.id),
-            data: self.account.count(unit.data),
+            data: self.hub.account.count(unit.data),
             deadline,
             priority: unit.priority,
             continues: unit.continues.map(|on| base.saturating_add(on)),
             depends_on: unit.depends_on.iter().map(|on| base.saturating_add(*on)).collect(),
         };
-        stream.keep(&relayed, self.options.start.get());
-        stream.round.push(relayed);
-    }
-
-    /// Closes the viewer that holds most; false if none holds anything.
-    fn relieve(&mut self, now: Time, endpoint: &mut Endpoint) -> bool {
-        let mut most: Option<(u64, ConnectionId)> = None;
-        for (id, peer) in &self.peers {
-            let Peer::Viewer(viewer) = peer else { continue };
-            let Some(flow) = viewer.watching.as_ref().map(|watching| watching.flow) else {
-                continue;
-            };
-            let held = endpoint
-                .connection(*id)
-                .and_then(|connection| connection.send_statistics(now, flow))
-                .map_or(0, |statistics| statistics.held_bytes);
-            if held > most.map_or(0, |(most, _)| most) {
-                most = Some((held, *id));
-            }
-        }
-        let Some((_, id)) = most else { return false };
-        self.close(now, endpoint, id, (CloseReason::Overloaded, "you hold most of the memory"));
-        self.account.held() <= self.options.memory.get()
+        stream.next = stream.next.max(relayed.number + 1);
+        self.hub.send_all(&state, &Message::Unit(key, relayed));
     }
 
     /// A flow has ended: of a source, its stream has.
@@ -204,75 +255,79 @@ impl Relay {
         };
         let name = name.clone();
         self.relay_all(now, endpoint, (id, flow), &name);
-        self.end(now, endpoint, &name);
+        let mut state = self.hub.lock();
+        let known = state.streams.get(&name);
+        if known.is_some_and(|stream| stream.is_from(self.worker, id)) {
+            self.hub.end(&mut state, now, &name, true);
+        }
+        drop(state);
+        self.handle_messages(now, endpoint);
     }
 
     /// The source of a stream is gone.
-    pub(crate) fn source_lost(&mut self, now: Time, id: ConnectionId, name: &Option<StreamName>) {
-        let Some(stream) = self.streams.get_mut(name) else { return };
-        if stream.source.is_none_or(|source| source.connection != id) {
-            return;
-        }
+    pub(crate) fn source_lost(&self, now: Time, id: ConnectionId, name: &Option<StreamName>) {
+        let mut state = self.hub.lock();
+        let known = state.streams.get_mut(name);
+        let Some(stream) = known.filter(|stream| stream.is_from(self.worker, id)) else { return };
         stream.source = None;
         if stream.stage == Stage::Live {
             stream.stage = Stage::Away(now);
-            self.emit(RelayEvent::Away(name.clone()));
+            state.tell(RelayEvent::Away(name.clone()));
         }
     }
+}
 
-    /// Ends a stream: viewers get the rest, and report.
-    pub(crate) fn end(&mut self, now: Time, endpoint: &mut Endpoint, name: &Option<StreamName>) {
-        self.offer_all(now, endpoint);
-        let Some(stream) = self.streams.get_mut(name) else { return };
-        if matches!(stream.stage, Stage::Ended(_)) {
-            return;
-        }
-        stream.stage = Stage::Ended(stream.report_limit(now));
-        stream.clear();
-        for id in &stream.viewers {
-            if let (Some(Peer::Viewer(viewer)), Some(connection)) =
-                (self.peers.get(id), endpoint.connection(*id))
-                && let Some(watching) = &viewer.watching
-            {
-                connection.finish_flow(watching.flow);
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU8;
+
+    use bytes::Bytes;
+    use ontempo_foundation::Duration;
+
+    use super::*;
+    use crate::options::RelayOptions;
+    use crate::round::tests::ids;
+
+    /// Units that may wait for a thread.
+    const MOST: u64 = 4_096;
+
+    #[test]
+    fn what_waits_for_a_thread_that_stands_still_is_bounded() {
+        let threads = NonZeroU8::new(2).expect("some");
+        let relay =
+            Relay::parts(RelayOptions { threads, ..RelayOptions::default() }, 1).swap_remove(0);
+        let (id, flow) = (ids(1)[0], FlowId { outgoing: false, number: 0 });
+        let label = Label::of(1, Duration::from_millis(500), Duration::ZERO);
+        let source = From { worker: 0, connection: id, flow, reports: None, base: 0 };
+        let mut state = relay.hub.lock();
+        let of = (&None, label, &FlowConfig::default());
+        let stream = relay.hub.new_stream(&mut state, of, source);
+        state.streams.insert(None, stream);
+        drop(state);
+        let publish = |numbers: std::ops::Range<u64>| {
+            for number in numbers {
+                let unit = Unit {
+                    id: number,
+                    data: Bytes::new(),
+                    sent: None,
+                    arrived: Time::ZERO,
+                    lifetime: None,
+                    priority: 0,
+                    continues: None,
+                    depends_on: Vec::new(),
+                    missing: Vec::new(),
+                };
+                relay.publish_unit(Time::ZERO, &None, (id, flow, unit));
             }
-        }
-        self.emit(RelayEvent::Ended(name.clone()));
-        self.settle(now, endpoint, name);
-    }
-
-    /// Removes a stream that has ended, once its viewers have reported or their time is over.
-    pub(crate) fn settle(&mut self, now: Time, endpoint: &mut Endpoint, name: &Option<StreamName>) {
-        let Some(stream) = self.streams.get(name) else { return };
-        let Stage::Ended(limit) = stream.stage else { return };
-        let is_done = |id: &ConnectionId| match self.peers.get(id) {
-            Some(Peer::Viewer(viewer)) => viewer.is_done(),
-            _ => true,
         };
-        if now >= limit || stream.viewers.iter().all(is_done) {
-            self.remove(now, endpoint, name);
-        }
-    }
-
-    /// Tells the source the last report, and removes the stream and its viewers.
-    fn remove(&mut self, now: Time, endpoint: &mut Endpoint, name: &Option<StreamName>) {
-        let Some(stream) = self.streams.get(name) else { return };
-        let report = self.last_report(stream);
-        tell(now, endpoint, stream, &report);
-        let Some(stream) = self.streams.remove(name) else { return };
-        if let Some(source) = stream.source {
-            if let (Some(connection), Some(reports)) =
-                (endpoint.connection(source.connection), source.reports)
-            {
-                connection.finish_flow(reports);
-            }
-            self.peers.insert(source.connection, Peer::Leaving(now));
-        }
-        for id in stream.viewers {
-            if let Some(connection) = endpoint.connection(id) {
-                connection.close(now, "the stream has ended");
-            }
-            self.forget(now, id);
-        }
+        let waiting = |worker| std::iter::from_fn(|| relay.hub.inbox(worker).next()).count() as u64;
+        publish(0..MOST + 10_000);
+        assert_eq!([waiting(0), waiting(1)], [MOST + 1; 2]);
+        // It goes on, and stands still again.
+        publish(0..MOST + 10);
+        assert_eq!([waiting(0), waiting(1)], [MOST + 1; 2]);
+        let state = relay.hub.lock();
+        let stream = state.streams.get(&None).expect("a stream");
+        assert_eq!((stream.units, stream.refused), (2 * MOST + 10_010, 10_010));
     }
 }

@@ -8,6 +8,8 @@ use ontempo_media::Kind;
 use ontempo_session::message::{Label, Report};
 use ontempo_transport::{ConnectionId, FlowConfig, FlowId, Reliability};
 
+use crate::inbox::Key;
+use crate::keys::Keys;
 use crate::round::Round;
 
 /// Units of tables directly before a key frame, with which a new viewer begins: those of MPEG-TS.
@@ -39,11 +41,33 @@ impl Relayed {
     fn is_table(&self) -> bool {
         self.priority == Kind::Tables.priority()
     }
+
+    /// It is of a picture.
+    pub(crate) fn is_picture(&self) -> bool {
+        [Kind::Key, Kind::Frame, Kind::Disposable].iter().any(|one| one.priority() == self.priority)
+    }
+
+    /// Its deadline is in future.
+    pub(crate) fn is_due_after(&self, now: Time) -> bool {
+        self.deadline.is_none_or(|deadline| deadline > now)
+    }
+}
+
+/// With what a viewer begins.
+#[derive(Debug, Default)]
+pub(crate) struct Start {
+    pub(crate) units: Vec<Relayed>,
+    /// It gets nothing before the next key frame.
+    pub(crate) awaits_key: bool,
+    /// Key frames that it does not get: what depends on them is none of its either.
+    pub(crate) without: Vec<u64>,
 }
 
 /// The connection of a stream's source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct From {
+    /// The thread that has it.
+    pub(crate) worker: usize,
     pub(crate) connection: ConnectionId,
     pub(crate) flow: FlowId,
     pub(crate) reports: Option<FlowId>,
@@ -58,20 +82,28 @@ pub(crate) enum Stage {
     Live,
     /// Its source has been away since then, and may come back.
     Away(Time),
-    /// Its source has ended it; then viewers have this long to report.
-    Ended(Time),
+    /// It has ended, and its viewers have until then to report. A source that has sent all may come back for
+    /// that.
+    Ended { until: Time, is_complete: bool },
 }
 
-/// A stream.
+/// When viewers of a stream that ends now must have reported.
+pub(crate) fn report_limit(now: Time, label: &Label, config: &FlowConfig) -> Time {
+    let spare = if config.reliability == Reliability::Full { 30 } else { 3 };
+    now + label.latency + Duration::from_secs(spare)
+}
+
+/// A stream as a thread has it: with viewers of its own. All threads keep the same units for new ones.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The source's session: a secret of the source.
-    pub(crate) session: u128,
+    pub(crate) key: Key,
     /// What viewers see of it, with a session of the relay's own.
     pub(crate) label: Label,
     pub(crate) config: FlowConfig,
-    pub(crate) stage: Stage,
-    pub(crate) source: Option<From>,
+    /// Its source has ended it.
+    pub(crate) has_ended: bool,
+    /// It has ended, and nothing more is counted of what its viewers report.
+    pub(crate) is_counted: bool,
     pub(crate) viewers: BTreeSet<ConnectionId>,
     pub(crate) round: Round,
     /// Last reports of viewers that are gone, once it has ended.
@@ -79,38 +111,33 @@ pub(crate) struct Stream {
     /// The number above those of all units so far.
     pub(crate) next: u64,
     pub(crate) has_keys: bool,
-    /// Units since the last key frame, with the tables before it.
+    /// Of several elementary streams, the last key frames.
+    keys: Option<Keys>,
+    /// Units since the last key frame, or since the first of those of several streams, with the tables before it.
     start: VecDeque<Relayed>,
     start_bytes: u64,
     /// False if `start` does not begin at a key frame, or some of it did not fit.
     is_start_whole: bool,
-    pub(crate) units: u64,
-    pub(crate) bytes: u64,
-    /// Units that came after their deadline, and units for which there was no memory.
-    pub(crate) late: u64,
-    pub(crate) refused: u64,
 }
 
 impl Stream {
-    pub(crate) fn new(session: u128, label: Label, config: FlowConfig, source: From) -> Self {
+    pub(crate) fn new(key: Key, label: Label, config: FlowConfig) -> Self {
+        let is_of_several = label.elementary.is_some_and(|codings| codings.only().is_none());
         Self {
-            session,
+            key,
             label,
             config,
-            stage: Stage::Live,
-            source: Some(source),
+            has_ended: false,
+            is_counted: false,
             viewers: BTreeSet::new(),
             round: Round::default(),
             done: Vec::new(),
             next: 0,
             has_keys: false,
+            keys: is_of_several.then(Keys::default),
             start: VecDeque::new(),
             start_bytes: 0,
             is_start_whole: true,
-            units: 0,
-            bytes: 0,
-            late: 0,
-            refused: 0,
         }
     }
 
@@ -118,21 +145,15 @@ impl Stream {
         self.config.reliability == Reliability::Full
     }
 
-    /// When viewers of a stream that ends now must have reported.
-    pub(crate) fn report_limit(&self, now: Time) -> Time {
-        let spare = if self.is_reliable() { 30 } else { 3 };
-        now + self.label.latency + Duration::from_secs(spare)
-    }
-
     /// Keeps a unit for new viewers, at most `most` bytes since the last key frame.
     pub(crate) fn keep(&mut self, unit: &Relayed, most: u64) {
         self.next = self.next.max(unit.number + 1);
         if unit.is_key() {
             self.has_keys = true;
-            let tables = self.start.iter().rev().take(MAX_TABLES);
-            let count = tables.take_while(|unit| unit.is_table()).count();
-            self.start.drain(..self.start.len() - count);
-            self.start_bytes = self.start.iter().map(|unit| unit.data.len() as u64).sum();
+            if let Some(keys) = &mut self.keys {
+                keys.note(unit);
+            }
+            self.trim(unit);
             self.is_start_whole = true;
         }
         self.start_bytes += unit.data.len() as u64;
@@ -141,26 +162,56 @@ impl Stream {
             let Some(oldest) = self.start.pop_front() else { return };
             self.start_bytes -= oldest.data.len() as u64;
             self.is_start_whole = false;
+            if let Some(keys) = &mut self.keys {
+                keys.forget(oldest.number);
+            }
         }
     }
 
-    /// With what a viewer that comes now begins: `None` if it has to wait for a key frame.
-    pub(crate) fn start(&self, now: Time) -> Option<Vec<Relayed>> {
-        if !self.has_keys && self.is_start_whole && self.is_reliable() {
-            return Some(self.start.iter().cloned().collect());
-        }
+    /// Drops what no new viewer needs as this key frame comes: what is before it, and before the last key frame of
+    /// each other stream, but for what these need.
+    fn trim(&mut self, key: &Relayed) {
+        let others = self.keys.as_ref().map(Keys::needed).unwrap_or_default();
+        let is_first = |unit: &Relayed| unit.is_key() && others.contains(&unit.number);
+        let first = self.start.iter().position(is_first).unwrap_or(self.start.len());
+        let before = self.start.iter().take(first).rev().take(MAX_TABLES);
+        let tables = first - before.take_while(|unit| unit.is_table()).count();
+        let is_of_several = self.keys.is_some();
+        let is_needed = |number| {
+            is_of_several && (key.depends_on.contains(&number) || others.contains(&number))
+        };
+        let head: Vec<_> = self.start.drain(..tables).filter(|u| is_needed(u.number)).collect();
+        head.into_iter().rev().for_each(|unit| self.start.push_front(unit));
+        self.start_bytes = self.start.iter().map(|unit| unit.data.len() as u64).sum();
+    }
+
+    /// With what a viewer that comes now begins.
+    pub(crate) fn start(&self, now: Time) -> Start {
         if !self.has_keys {
-            return Some(Vec::new());
+            let all = self.start.iter().filter(|_| self.is_start_whole && self.is_reliable());
+            return Start { units: all.cloned().collect(), ..Start::default() };
         }
-        let is_due = |unit: &Relayed| unit.deadline.is_none_or(|deadline| deadline > now);
-        let is_useful = self.is_start_whole && self.start.iter().all(is_due);
-        is_useful.then(|| self.start.iter().cloned().collect())
+        if let Some(keys) = self.keys.as_ref().filter(|_| !self.is_reliable()) {
+            return keys.start(now, &self.start);
+        }
+        let is_useful = self.is_start_whole && self.start.iter().all(|u| u.is_due_after(now));
+        let all = self.start.iter().filter(|_| is_useful);
+        Start { units: all.cloned().collect(), awaits_key: !is_useful, ..Start::default() }
+    }
+
+    /// A unit goes to nobody: who comes from now on has missed something.
+    pub(crate) fn miss(&mut self) {
+        self.clear();
+        self.next = self.next.max(1);
     }
 
     /// Forgets what is kept for new viewers.
     pub(crate) fn clear(&mut self) {
         self.start.clear();
         (self.start_bytes, self.is_start_whole) = (0, false);
+        if let Some(keys) = &mut self.keys {
+            keys.clear();
+        }
     }
 
     /// Bytes kept for new viewers.
@@ -171,7 +222,10 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::inbox::Named;
 
     fn unit(number: u64, kind: Kind, deadline: Option<Time>) -> Relayed {
         let data = Bytes::from(vec![0; 100]);
@@ -182,23 +236,11 @@ mod tests {
     fn stream(reliability: Reliability) -> Stream {
         let label = Label::of(1, Duration::from_millis(200), Duration::from_millis(50));
         let config = FlowConfig { reliability, ..FlowConfig::default() };
-        let mut stream = Stream::new(1, label, config, source());
-        stream.source = None;
-        stream
+        Stream::new(Arc::new(Named { name: None, number: 1 }), label, config)
     }
 
-    fn source() -> From {
-        let flow = FlowId { outgoing: false, number: 0 };
-        let mut endpoint = ontempo_transport::Endpoint::new(Default::default(), [1; 32]);
-        let at = "10.0.0.1:1".parse().expect("an address");
-        let trust = ontempo_transport::Trust::Insecure;
-        let token = ontempo_transport::Token::anyone();
-        let connection = endpoint.connect(Time::ZERO, at, "a", &trust, token).expect("it begins");
-        From { connection, flow, reports: None, base: 0 }
-    }
-
-    fn numbers(start: Option<Vec<Relayed>>) -> Option<Vec<u64>> {
-        start.map(|units| units.iter().map(|unit| unit.number).collect())
+    fn numbers(start: Start) -> Option<Vec<u64>> {
+        (!start.awaits_key).then(|| start.units.iter().map(|unit| unit.number).collect())
     }
 
     #[test]

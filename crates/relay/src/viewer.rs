@@ -10,7 +10,7 @@ use ontempo_transport::{CloseReason, Connection, FlowId, Outgoing, SendError};
 
 use crate::numbers::Numbers;
 use crate::round::Round;
-use crate::stream::Relayed;
+use crate::stream::{Relayed, Start};
 
 /// Units left out that are remembered, so that those that depend on them are left out, too.
 const MAX_LEFT_OUT: usize = 256;
@@ -48,13 +48,14 @@ pub(crate) struct Viewer {
 pub(crate) type Close = (CloseReason, &'static str);
 
 impl Watching {
-    pub(crate) fn new(flow: FlowId, place: u64, (is_reliable, awaits_key): (bool, bool)) -> Self {
+    /// The flow of a viewer that begins with `start`, which is not yet offered.
+    pub(crate) fn new(flow: FlowId, place: u64, is_reliable: bool, start: &Start) -> Self {
         Self {
             flow,
             place,
             numbers: Numbers::default(),
-            left_out: BTreeSet::new(),
-            awaits_key,
+            left_out: start.without.iter().copied().collect(),
+            awaits_key: start.awaits_key,
             is_reliable,
             full_since: None,
         }

@@ -1,236 +1,53 @@
-//! A relay, a source and viewers in virtual time.
+//! A relay, a source and viewers in virtual time: each test with the relay on one thread, and on two.
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod world;
 
-use bytes::Bytes;
-use ontempo_foundation::{Duration, Rate, Time};
-use ontempo_media::Kind;
-use ontempo_relay::{Relay, RelayOptions, configuration};
+use std::net::Ipv4Addr;
+
+use ontempo_foundation::{Bytes, Duration, Time};
+use ontempo_relay::{RelayEvent, RelayOptions, configuration};
 use ontempo_session::latency::GRACE;
-use ontempo_session::message::{Label, REPORTS, Report};
-use ontempo_session::{RelayReport, split_name, with_name};
-use ontempo_transport::simulated::{Network, Path};
+use ontempo_session::message::{Label, REPORTS};
+use ontempo_session::{RelayReport, split_name};
 use ontempo_transport::{
-    CloseReason, Configuration, ConnectionId, Delivery, DeliveryOrder, Endpoint, Event, FlowConfig,
-    FlowId, Identity, Outgoing, Poll, Reliability, Token, Trust,
+    CloseReason, Configuration, Endpoint, FlowConfig, Limits, Outgoing, Poll, Reliability, Token,
 };
+use world::{FRAME, FRAME_BYTES, KEY_EVERY, SECOND, World, address, clean, frame, plain};
 
-const RELAY: usize = 0;
-
-/// 25 frames a second of 5,000 bytes: 1 Mbit/s.
-const FRAME: Duration = Duration::from_millis(40);
-const FRAME_BYTES: usize = 5_000;
-const KEY_EVERY: u64 = 25;
-
-fn address(host: u8) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4433))
+macro_rules! with_threads {
+    ($($name:ident)*) => {
+        mod one_thread { $(#[test] fn $name() { super::$name(1); })* }
+        mod two_threads { $(#[test] fn $name() { super::$name(2); })* }
+    };
 }
 
-fn clean(kbit: u64) -> Path {
-    Path::clean(Rate::from_bits_per_sec(kbit * 1000), Duration::from_millis(10))
+with_threads! {
+    a_stream_reaches_all_viewers_byte_by_byte_and_their_reports_reach_the_source
+    a_slow_viewer_gets_fewer_frames_and_a_fast_one_all_of_them
+    a_viewer_that_joins_midway_begins_at_a_key_frame
+    a_source_that_comes_back_continues_its_stream_and_another_is_refused
+    strangers_are_refused_and_the_token_of_viewers_does_not_publish
+    viewers_beyond_the_places_are_refused_and_those_that_ask_nothing_lose_theirs
+    a_viewer_of_a_whole_stream_that_does_not_keep_up_is_closed_and_others_get_all
+    a_budget_that_is_used_up_costs_the_viewer_that_holds_most
+    a_report_that_cannot_be_read_ends_its_viewer_alone
+    a_viewer_that_reads_nothing_holds_a_bounded_amount_and_disturbs_nobody
+    a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_budget_says
+    ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer
+    a_viewer_whose_address_changes_is_served_by_the_same_thread
+    limits_hold_for_all_threads_together
+    a_source_that_comes_back_to_any_thread_continues_its_stream
+    a_viewer_that_comes_late_to_a_whole_stream_gets_it_without_a_hole
+    a_viewer_that_cannot_take_what_a_whole_stream_begins_with_is_closed
+    what_is_kept_for_new_viewers_costs_no_viewer_that_keeps_up
+    a_viewer_of_a_whole_stream_is_closed_where_a_unit_of_it_goes_to_nobody
+    viewers_get_the_rest_of_a_stream_whose_source_comes_back_for_the_last_report
+    a_source_that_was_away_too_long_begins_a_stream_anew
+    events_of_all_threads_come_in_the_order_in_which_they_happened
 }
 
-/// A client of the relay: a source or a viewer.
-struct Client {
-    node: usize,
-    id: ConnectionId,
-    /// Its own flow: of units, or of reports.
-    flow: Option<FlowId>,
-    label: String,
-    config: FlowConfig,
-    received: Vec<(Vec<u8>, Vec<u64>)>,
-    opened: Option<FlowConfig>,
-    ended: bool,
-    closed: Option<CloseReason>,
-    /// False: its program takes nothing of what has come.
-    reads: bool,
-}
-
-struct World {
-    network: Network,
-    relay: Relay,
-    trust: Trust,
-    clients: Vec<Client>,
-    /// Most bytes of units that were held at a time.
-    most_held: u64,
-}
-
-impl World {
-    fn new(options: RelayOptions) -> Self {
-        let identity = Identity::self_signed(&["relay"]).expect("an identity");
-        let mut endpoint = Endpoint::new(configuration(&options), [1; 32]);
-        endpoint.listen(&identity, Token::new(b"publish").expect("short")).expect("it listens");
-        if options.has_viewers_token {
-            endpoint.admit(Token::new(b"view").expect("short"));
-        }
-        let mut network = Network::new(1);
-        network.add(endpoint, address(1));
-        let trust = Trust::Fingerprint(identity.fingerprint());
-        let (clients, relay) = (Vec::new(), Relay::new(options, 1));
-        Self { network, relay, trust, clients, most_held: 0 }
-    }
-
-    fn connect(&mut self, token: &[u8], label: String, config: FlowConfig, down: &Path) -> usize {
-        let number = self.clients.len() as u8 + 2;
-        let configuration = ontempo_session::configuration();
-        let mut endpoint = Endpoint::new(configuration, [number; 32]);
-        let token = Token::new(token).expect("short");
-        let now = self.network.now();
-        let id = endpoint.connect(now, address(1), "relay", &self.trust, token).expect("begins");
-        let node = self.network.add(endpoint, address(number));
-        self.network.join(node, RELAY, &clean(20_000), down);
-        self.network.flush(node);
-        let (flow, received, opened, ended, closed) = (None, Vec::new(), None, false, None);
-        self.clients.push(Client {
-            node,
-            id,
-            flow,
-            label,
-            config,
-            received,
-            opened,
-            ended,
-            closed,
-            reads: true,
-        });
-        self.clients.len() - 1
-    }
-
-    fn source(&mut self, session: u128, before: u64, reliability: Reliability) -> usize {
-        let label = Label { before, ..Label::of(session, Duration::from_millis(500), GRACE) };
-        let order = DeliveryOrder::PartialOrder;
-        let config = FlowConfig { order, reliability, label: String::new() };
-        self.connect(b"publish", with_name(label, None), config, &clean(20_000))
-    }
-
-    fn viewer(&mut self, token: &[u8], down: &Path) -> usize {
-        self.connect(token, REPORTS.to_owned(), FlowConfig::default(), down)
-    }
-
-    fn run(&mut self, span: Duration) {
-        let until = self.network.now() + span;
-        loop {
-            let next = until.min(self.relay.next_timeout().max(self.network.now()));
-            let stepped = self.network.step(next).is_some();
-            let now = self.network.now();
-            self.relay.work(now, self.network.endpoint(RELAY));
-            self.network.flush(RELAY);
-            self.most_held = self.most_held.max(self.relay.statistics().held);
-            for place in 0..self.clients.len() {
-                self.client_events(now, place);
-            }
-            if !stepped && now >= until {
-                return;
-            }
-        }
-    }
-
-    fn client_events(&mut self, now: Time, place: usize) {
-        let Self { network, clients, .. } = self;
-        let client = &mut clients[place];
-        let endpoint = network.endpoint(client.node);
-        let mut touched = false;
-        while let Some(event) = endpoint.poll_event() {
-            touched = true;
-            match event {
-                Event::Connected { connection, .. } => {
-                    let config =
-                        FlowConfig { label: client.label.clone(), ..client.config.clone() };
-                    let opened = endpoint.connection(connection).map(|c| c.open_flow(config));
-                    client.flow = opened.and_then(Result::ok);
-                }
-                Event::FlowOpened { config, .. } => client.opened = Some(config),
-                Event::Readable { connection, flow } if client.reads => {
-                    let Some(connection) = endpoint.connection(connection) else { continue };
-                    while let Some(delivery) = connection.receive(flow) {
-                        if let Delivery::Unit(unit) = delivery {
-                            client.received.push((unit.data.to_vec(), unit.depends_on));
-                        }
-                    }
-                }
-                Event::FlowEnded { .. } => {
-                    client.ended = true;
-                    let (Some(flow), true) = (client.flow, client.label == REPORTS) else {
-                        continue;
-                    };
-                    let units = client.received.len() as u64;
-                    let report = Report {
-                        units,
-                        is_final: true,
-                        whole_datagrams: units,
-                        ..Report::default()
-                    };
-                    say(now, endpoint, (client.id, flow), &report);
-                }
-                Event::Closed { closed, .. } => client.closed = Some(closed.reason),
-                _ => {}
-            }
-        }
-        if touched {
-            network.flush(client.node);
-        }
-    }
-
-    /// The source sends frame `number`.
-    fn send(&mut self, place: usize, number: u64, deadline: bool) {
-        let now = self.network.now();
-        let client = &self.clients[place];
-        let (id, flow, node) = (client.id, client.flow.expect("its flow"), client.node);
-        let is_key = number.is_multiple_of(KEY_EVERY);
-        let kind = if is_key { Kind::Key } else { Kind::Frame };
-        let outgoing = Outgoing {
-            data: frame(number),
-            deadline: deadline.then(|| now + Duration::from_millis(500)),
-            priority: kind.priority(),
-            depends_on: if is_key { vec![] } else { vec![number - number % KEY_EVERY] },
-            continues: None,
-        };
-        let connection = self.network.endpoint(node).connection(id).expect("a connection");
-        assert_eq!(connection.send(now, flow, outgoing), Ok(number));
-        self.network.flush(node);
-    }
-
-    fn stream(&mut self, place: usize, frames: std::ops::Range<u64>, deadline: bool) {
-        for number in frames {
-            self.send(place, number, deadline);
-            self.run(FRAME);
-        }
-    }
-
-    fn finish(&mut self, place: usize) {
-        let client = &self.clients[place];
-        let (id, flow, node) = (client.id, client.flow.expect("its flow"), client.node);
-        let connection = self.network.endpoint(node).connection(id).expect("a connection");
-        connection.finish_flow(flow);
-        self.network.flush(node);
-    }
-
-    /// The numbers of the frames that a viewer has received.
-    fn numbers(&self, place: usize) -> Vec<u64> {
-        let number = |data: &[u8]| u64::from_be_bytes(data[..8].try_into().expect("8 bytes"));
-        self.clients[place].received.iter().map(|(data, _)| number(data)).collect()
-    }
-}
-
-fn say(now: Time, endpoint: &mut Endpoint, (id, flow): (ConnectionId, FlowId), report: &Report) {
-    let text = serde_json::to_vec(report).expect("JSON");
-    let connection = endpoint.connection(id).expect("a connection");
-    let outgoing = Outgoing { data: text.into(), ..Outgoing::default() };
-    connection.send(now, flow, outgoing).expect("sent");
-    connection.finish_flow(flow);
-}
-
-fn frame(number: u64) -> Bytes {
-    let mut data = number.to_be_bytes().to_vec();
-    data.resize(FRAME_BYTES, number as u8);
-    data.into()
-}
-
-const SECOND: Duration = Duration::from_secs(1);
-
-#[test]
-fn a_stream_reaches_all_viewers_byte_by_byte_and_their_reports_reach_the_source() {
-    let mut world = World::new(RelayOptions::default());
+fn a_stream_reaches_all_viewers_byte_by_byte_and_their_reports_reach_the_source(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let viewers =
         [world.viewer(b"publish", &clean(20_000)), world.viewer(b"publish", &clean(20_000))];
     let source = world.source(7, 0, Reliability::Full);
@@ -253,13 +70,12 @@ fn a_stream_reaches_all_viewers_byte_by_byte_and_their_reports_reach_the_source(
     let report: RelayReport = serde_json::from_slice(text).expect("a report");
     assert!(report.report.is_final);
     assert_eq!((report.viewers.count, report.report.units), (2, 60));
-    let statistics = world.relay.statistics();
+    let statistics = world.statistics();
     assert_eq!((statistics.held, statistics.viewers, statistics.streams.len()), (0, 0, 0));
 }
 
-#[test]
-fn a_slow_viewer_gets_fewer_frames_and_a_fast_one_all_of_them() {
-    let mut world = World::new(RelayOptions::default());
+fn a_slow_viewer_gets_fewer_frames_and_a_fast_one_all_of_them(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let fast = world.viewer(b"publish", &clean(20_000));
     let slow = world.viewer(b"publish", &clean(600));
     let source = world.source(7, 0, Reliability::Deadline);
@@ -274,9 +90,8 @@ fn a_slow_viewer_gets_fewer_frames_and_a_fast_one_all_of_them() {
     assert!(world.most_held < (2 << 20) + 25 * 5_300, "{} bytes", world.most_held);
 }
 
-#[test]
-fn a_viewer_that_joins_midway_begins_at_a_key_frame() {
-    let mut world = World::new(RelayOptions::default());
+fn a_viewer_that_joins_midway_begins_at_a_key_frame(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let source = world.source(7, 0, Reliability::Deadline);
     world.run(SECOND);
     world.stream(source, 0..65, true);
@@ -297,9 +112,8 @@ fn a_viewer_that_joins_midway_begins_at_a_key_frame() {
     assert!(numbers.iter().copied().eq(100..120), "{numbers:?}");
 }
 
-#[test]
-fn a_source_that_comes_back_continues_its_stream_and_another_is_refused() {
-    let mut world = World::new(RelayOptions::default());
+fn a_source_that_comes_back_continues_its_stream_and_another_is_refused(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let viewer = world.viewer(b"publish", &clean(20_000));
     let first = world.source(7, 0, Reliability::Full);
     world.run(SECOND);
@@ -312,13 +126,12 @@ fn a_source_that_comes_back_continues_its_stream_and_another_is_refused() {
     world.stream(again, 0..25, false);
     world.run(SECOND);
     assert!(world.numbers(viewer).into_iter().eq((0..25).chain(0..25)));
-    assert_eq!(world.relay.statistics().streams.len(), 1);
+    assert_eq!(world.statistics().streams.len(), 1);
 }
 
-#[test]
-fn strangers_are_refused_and_the_token_of_viewers_does_not_publish() {
+fn strangers_are_refused_and_the_token_of_viewers_does_not_publish(threads: u8) {
     let options = RelayOptions { has_viewers_token: true, ..RelayOptions::default() };
-    let mut world = World::new(options);
+    let mut world = World::new(options, threads);
     let stranger = world.viewer(b"neither", &clean(20_000));
     let viewer = world.viewer(b"view", &clean(20_000));
     let label = Label::of(9, Duration::from_millis(500), GRACE);
@@ -327,13 +140,12 @@ fn strangers_are_refused_and_the_token_of_viewers_does_not_publish() {
     assert_eq!(world.clients[stranger].closed, Some(CloseReason::WrongToken));
     assert_eq!(world.clients[pirate].closed, Some(CloseReason::WrongToken));
     assert_eq!(world.clients[viewer].closed, None);
-    assert_eq!(world.relay.statistics().streams.len(), 0);
+    assert_eq!(world.statistics().streams.len(), 0);
 }
 
-#[test]
-fn viewers_beyond_the_places_are_refused_and_those_that_ask_nothing_lose_theirs() {
+fn viewers_beyond_the_places_are_refused_and_those_that_ask_nothing_lose_theirs(threads: u8) {
     let options = RelayOptions { viewers: 2, viewers_of_host: 1, ..RelayOptions::default() };
-    let mut world = World::new(options);
+    let mut world = World::new(options, threads);
     let served =
         [world.viewer(b"publish", &clean(20_000)), world.viewer(b"publish", &clean(20_000))];
     world.run(SECOND);
@@ -346,9 +158,8 @@ fn viewers_beyond_the_places_are_refused_and_those_that_ask_nothing_lose_theirs(
     assert_eq!(world.clients[silent].closed, Some(CloseReason::NoAnswer));
 }
 
-#[test]
-fn a_viewer_of_a_whole_stream_that_does_not_keep_up_is_closed_and_others_get_all() {
-    let mut world = World::new(RelayOptions::default());
+fn a_viewer_of_a_whole_stream_that_does_not_keep_up_is_closed_and_others_get_all(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let slow = world.viewer(b"publish", &clean(100));
     let fast = world.viewer(b"publish", &clean(20_000));
     let source = world.source(7, 0, Reliability::Full);
@@ -360,14 +171,13 @@ fn a_viewer_of_a_whole_stream_that_does_not_keep_up_is_closed_and_others_get_all
     assert!(world.most_held < 5 << 20, "{} bytes", world.most_held);
 }
 
-#[test]
-fn a_budget_that_is_used_up_costs_the_viewer_that_holds_most() {
+fn a_budget_that_is_used_up_costs_the_viewer_that_holds_most(threads: u8) {
     let options = RelayOptions {
-        memory: ontempo_foundation::Bytes::new(300_000),
-        start: ontempo_foundation::Bytes::new(50_000),
+        memory: Bytes::new(300_000),
+        start: Bytes::new(50_000),
         ..RelayOptions::default()
     };
-    let mut world = World::new(options);
+    let mut world = World::new(options, threads);
     let slow = world.viewer(b"publish", &clean(100));
     let fast = world.viewer(b"publish", &clean(20_000));
     let source = world.source(7, 0, Reliability::Full);
@@ -379,9 +189,8 @@ fn a_budget_that_is_used_up_costs_the_viewer_that_holds_most() {
     assert!(world.most_held < 320_000, "{} bytes", world.most_held);
 }
 
-#[test]
-fn a_report_that_cannot_be_read_ends_its_viewer_alone() {
-    let mut world = World::new(RelayOptions::default());
+fn a_report_that_cannot_be_read_ends_its_viewer_alone(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let (bad, good) =
         (world.viewer(b"publish", &clean(20_000)), world.viewer(b"publish", &clean(20_000)));
     let source = world.source(7, 0, Reliability::Deadline);
@@ -399,9 +208,8 @@ fn a_report_that_cannot_be_read_ends_its_viewer_alone() {
     assert!(world.numbers(good).into_iter().eq(0..25));
 }
 
-#[test]
-fn a_viewer_that_reads_nothing_holds_a_bounded_amount_and_disturbs_nobody() {
-    let mut world = World::new(RelayOptions::default());
+fn a_viewer_that_reads_nothing_holds_a_bounded_amount_and_disturbs_nobody(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
     let mute = world.viewer(b"publish", &clean(20_000));
     let other = world.viewer(b"publish", &clean(20_000));
     world.clients[mute].reads = false;
@@ -415,12 +223,13 @@ fn a_viewer_that_reads_nothing_holds_a_bounded_amount_and_disturbs_nobody() {
     assert!(world.most_held < (2 << 20) + 25 * 5_300, "{} bytes", world.most_held);
 }
 
-#[test]
-fn a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_budget_says() {
+fn a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_budget_says(
+    threads: u8,
+) {
     const HALF_OPEN: u8 = 200;
     let options = RelayOptions { has_viewers_token: true, ..RelayOptions::default() };
     let budget = configuration(&options);
-    let mut world = World::new(options);
+    let mut world = World::new(options, threads);
     let silent = world.viewer(b"view", &clean(20_000));
     let honest = world.viewer(b"view", &clean(20_000));
     let source = world.source(7, 0, Reliability::Deadline);
@@ -430,7 +239,7 @@ fn a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_bu
     let mut lost = clean(20_000);
     lost.mishaps.stalls = vec![(world.network.now(), Time::NEVER)];
     let node = world.clients[silent].node;
-    world.network.join(node, RELAY, &lost, &clean(20_000));
+    world.join(node, &lost, &clean(20_000));
     let places = Configuration { connections: HALF_OPEN.into(), ..Configuration::default() };
     let mut attacker = Endpoint::new(places, [99; 32]);
     let (now, mut datagram) = (world.network.now(), Vec::new());
@@ -439,15 +248,15 @@ fn a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_bu
         attacker.connect(now, address(1), "relay", &world.trust, token).expect("it begins");
         let from = Ipv4Addr::new(172, 16, 0, number);
         while let Poll::Transmit(of) = attacker.poll_transmit(now, &mut datagram) {
-            world.network.inject(RELAY, (from, 5_000).into(), &datagram[..of.size]);
+            world.inject((from, 5_000).into(), &datagram[..of.size]);
         }
     }
     let (mut most, mut connections) = (0, 0);
     for number in 50..400 {
         world.send(source, number, true);
         world.run(FRAME);
-        most = most.max(world.network.endpoint(RELAY).memory());
-        connections = connections.max(world.network.endpoint(RELAY).connections());
+        most = most.max(world.memory());
+        connections = connections.max(world.connections());
     }
     world.run(SECOND);
     assert!(world.numbers(honest).into_iter().eq(0..400), "{:?}", world.numbers(honest));
@@ -461,16 +270,15 @@ fn a_viewer_that_acknowledges_nothing_and_half_open_connections_hold_what_the_bu
     assert!((4..=places).contains(&connections), "{connections} of {places}");
     let received = places as u64 * (48 << 10) + 2 * FRAME_BYTES as u64 + (64 << 10);
     assert!(most <= received, "{most} of {received} bytes");
-    assert_eq!(world.relay.statistics().viewers, 1, "the silent one has lost its place");
+    assert_eq!(world.statistics().viewers, 1, "the silent one has lost its place");
 }
 
-#[test]
-fn ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer() {
+fn ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer(threads: u8) {
     const ATTACKERS: usize = 10_000;
     const AT_ONCE: usize = 100;
     let options = RelayOptions { has_viewers_token: true, ..RelayOptions::default() };
     let budget = configuration(&options);
-    let mut world = World::new(options);
+    let mut world = World::new(options, threads);
     let viewer = world.viewer(b"view", &clean(20_000));
     let source = world.source(7, 0, Reliability::Deadline);
     world.run(SECOND);
@@ -485,11 +293,11 @@ fn ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer() {
             // Each from a host of its own: one alone is limited further.
             let from = Ipv4Addr::new(172, 16, round as u8, number as u8);
             while let Poll::Transmit(of) = attacker.poll_transmit(now, &mut datagram) {
-                world.network.inject(RELAY, (from, 5_000).into(), &datagram[..of.size]);
+                world.inject((from, 5_000).into(), &datagram[..of.size]);
             }
         }
-        most = most.max(world.network.endpoint(RELAY).connections());
-        let memory = world.network.endpoint(RELAY).memory();
+        most = most.max(world.connections());
+        let memory = world.memory();
         assert!(memory <= budget.receive_memory.get(), "{memory} bytes");
         world.send(source, round as u64, true);
         world.run(FRAME);
@@ -500,8 +308,231 @@ fn ten_thousand_half_open_connections_are_bounded_and_disturb_no_viewer() {
     assert!(world.numbers(viewer).into_iter().eq(0..100), "{:?}", world.numbers(viewer));
     // Their places are free again.
     world.run(Duration::from_secs(10));
-    assert_eq!(world.network.endpoint(RELAY).connections(), 2);
+    assert_eq!(world.connections(), 2);
     let late = world.viewer(b"view", &clean(20_000));
     world.run(SECOND);
     assert!(world.clients[late].opened.is_some());
+}
+
+/// The connections of each thread.
+fn places(world: &mut World) -> Vec<usize> {
+    (0..world.relays.len()).map(|at| world.network.endpoint(at).connections()).collect()
+}
+
+/// Viewers so that each thread has one, whatever ids they draw.
+fn viewers_of_each_thread(world: &mut World) -> Vec<usize> {
+    let viewers: Vec<usize> = (0..8).map(|_| world.viewer(b"publish", &clean(20_000))).collect();
+    world.run(SECOND);
+    let places = places(world);
+    assert!(places.iter().all(|count| *count > 0), "{places:?}");
+    viewers
+}
+
+fn a_viewer_whose_address_changes_is_served_by_the_same_thread(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
+    let viewers = viewers_of_each_thread(&mut world);
+    let source = world.source(7, 0, Reliability::Full);
+    world.run(SECOND);
+    world.stream(source, 0..50, false);
+    let before = places(&mut world);
+    // The source and all viewers, as behind a NAT that was started again.
+    for client in viewers.iter().copied().chain([source]) {
+        let node = world.clients[client].node;
+        world.network.rebind(node, address(100 + client as u8));
+    }
+    world.stream(source, 50..150, false);
+    world.run(SECOND);
+    assert_eq!(places(&mut world), before, "a connection was begun anew");
+    for viewer in viewers {
+        // Frames depend on their key frame alone: those lost with the old address may come later.
+        let mut numbers = world.numbers(viewer);
+        numbers.sort_unstable();
+        assert!(numbers.iter().copied().eq(0..150), "{numbers:?}");
+    }
+}
+
+fn limits_hold_for_all_threads_together(threads: u8) {
+    let options =
+        RelayOptions { viewers: 6, viewers_of_host: 6, streams: 1, ..RelayOptions::default() };
+    let mut world = World::new(options, threads);
+    let viewers = viewers_of_each_thread(&mut world);
+    let refused = viewers.iter().filter(|at| world.clients[**at].closed.is_some()).count();
+    assert_eq!((refused, world.statistics().viewers), (2, 6));
+    // One stream, whichever threads its sources come to.
+    let sources: Vec<usize> =
+        (0..6).map(|session| world.source(session, 0, Reliability::Full)).collect();
+    world.run(SECOND);
+    let busy = |at: &&usize| world.clients[**at].closed == Some(CloseReason::Busy);
+    assert_eq!(sources.iter().filter(busy).count(), 5);
+    assert_eq!(world.statistics().streams.len(), 1);
+}
+
+fn a_source_that_comes_back_to_any_thread_continues_its_stream(threads: u8) {
+    const TIMES: u64 = 12;
+    let mut world = World::new(RelayOptions::default(), threads);
+    let viewers = viewers_of_each_thread(&mut world);
+    let mut came = vec![0; usize::from(threads)];
+    for time in 0..TIMES {
+        // Until the connection of before is gone.
+        world.run(Duration::from_secs(10));
+        let before = places(&mut world);
+        let source = world.source(7, time.min(1), Reliability::Full);
+        world.run(SECOND);
+        let after = places(&mut world);
+        let place = (0..came.len()).find(|at| after[*at] > before[*at]).expect("it has come");
+        came[place] += 1;
+        world.stream(source, 0..10, false);
+    }
+    world.run(SECOND);
+    assert!(came.iter().all(|times| *times > 0), "{came:?}");
+    for viewer in viewers {
+        let numbers = world.numbers(viewer);
+        assert!(
+            (0..TIMES * 10).map(|number| number % 10).eq(numbers.iter().copied()),
+            "{numbers:?}"
+        );
+    }
+}
+
+fn a_viewer_that_comes_late_to_a_whole_stream_gets_it_without_a_hole(threads: u8) {
+    // 1.5 MB, which are kept for new viewers, and 3 MB, which are not.
+    for before in [300, 600] {
+        let mut world = World::new(RelayOptions::default(), threads);
+        let source = world.source(7, 0, Reliability::Full);
+        world.run(SECOND);
+        world.stream_plain(source, 0..before, false);
+        let viewer = world.viewer(b"publish", &clean(20_000));
+        // What is kept goes through before the next frame: a full queue would show the hole.
+        world.run(SECOND);
+        world.stream_plain(source, before..before + 50, false);
+        world.run(Duration::from_secs(3));
+        assert_eq!(world.clients[viewer].closed, None);
+        let mut numbers = world.numbers(viewer);
+        numbers.sort_unstable();
+        let first = numbers[0];
+        assert!(numbers.iter().copied().eq(first..before + 50), "{numbers:?}");
+        assert_eq!(first == 0, before == 300, "it began at {first}");
+        let opened = world.clients[viewer].opened.as_ref().expect("a flow");
+        assert_eq!(opened.label.ends_with(" 1"), first > 0, "midway: {}", opened.label);
+    }
+}
+
+fn a_viewer_that_cannot_take_what_a_whole_stream_begins_with_is_closed(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
+    let source = world.source(7, 0, Reliability::Full);
+    world.run(SECOND);
+    world.stream_plain(source, 0..200, false);
+    let usual = ontempo_session::configuration();
+    let few = Configuration { limits: Limits { units: 100, ..usual.limits }, ..usual };
+    let flow = (REPORTS.to_owned(), FlowConfig::default());
+    let viewer = world.connect_with(few, b"publish", flow, &clean(20_000));
+    world.run(SECOND);
+    world.stream_plain(source, 200..250, false);
+    world.run(SECOND);
+    assert_eq!(world.clients[viewer].closed, Some(CloseReason::Overloaded));
+    assert!(world.numbers(viewer).into_iter().all(|number| number < 100));
+}
+
+fn what_is_kept_for_new_viewers_costs_no_viewer_that_keeps_up(threads: u8) {
+    for reliability in [Reliability::Deadline, Reliability::Full] {
+        // A third of what the stream has, of which all would be kept.
+        let options = RelayOptions { memory: Bytes::new(300_000), ..RelayOptions::default() };
+        let mut world = World::new(options, threads);
+        let viewer = world.viewer(b"publish", &clean(20_000));
+        let source = world.source(7, 0, reliability);
+        world.run(SECOND);
+        world.stream_plain(source, 0..200, reliability == Reliability::Deadline);
+        world.run(SECOND);
+        assert_eq!(world.clients[viewer].closed, None, "{reliability:?}");
+        let numbers = world.numbers(viewer);
+        assert!(numbers.iter().copied().eq(0..200), "{reliability:?}: {numbers:?}");
+        assert!(world.most_held < 320_000, "{} bytes", world.most_held);
+    }
+}
+
+fn a_viewer_of_a_whole_stream_is_closed_where_a_unit_of_it_goes_to_nobody(threads: u8) {
+    // Units of one packet, of which the first has used it up before any viewer holds it.
+    let options = RelayOptions { memory: Bytes::new(100), ..RelayOptions::default() };
+    for reliability in [Reliability::Full, Reliability::Deadline] {
+        let mut world = World::new(options, threads);
+        let viewer = world.viewer(b"publish", &clean(20_000));
+        let source = world.source(7, 0, reliability);
+        world.run(SECOND);
+        world.send_units(source, false, (0..3).map(|number| (number, plain(number, 300))));
+        world.run(SECOND);
+        let is_whole = reliability == Reliability::Full;
+        let closed = is_whole.then_some(CloseReason::Overloaded);
+        assert_eq!(world.clients[viewer].closed, closed, "{:?}", world.numbers(viewer));
+        let stream = &world.statistics().streams[0];
+        assert_eq!((stream.units, stream.bytes, stream.refused), (3, 900, 2));
+        // Who comes now knows that something was before.
+        let next = world.viewer(b"publish", &clean(20_000));
+        world.run(SECOND);
+        let opened = world.clients[next].opened.as_ref().expect("a flow");
+        assert!(opened.label.ends_with(" 1"), "midway: {}", opened.label);
+    }
+}
+
+fn viewers_get_the_rest_of_a_stream_whose_source_comes_back_for_the_last_report(threads: u8) {
+    let mut world = World::new(RelayOptions::default(), threads);
+    let slow = world.viewer(b"publish", &clean(300));
+    let first = world.source(7, 0, Reliability::Full);
+    world.run(SECOND);
+    world.stream(first, 0..200, false);
+    world.finish(first);
+    world.run(SECOND);
+    world.leave(first);
+    world.run(SECOND);
+    let again = world.source(7, 1, Reliability::Full);
+    world.run(SECOND);
+    // It does not know that this one has come.
+    world.send(again, 0, false);
+    world.finish(again);
+    world.run(SECOND);
+    assert!(world.numbers(slow).len() < 150, "it had all before: {:?}", world.numbers(slow));
+    world.run(Duration::from_secs(30));
+    let mut numbers = world.numbers(slow);
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(0..200), "{numbers:?}");
+    let (text, _) = world.clients[again].received.last().expect("a report");
+    let report: RelayReport = serde_json::from_slice(text).expect("a report");
+    assert!(report.report.is_final);
+    assert_eq!((report.viewers.count, report.report.units), (1, 200));
+    let ended = world.events().into_iter().filter(|event| *event == RelayEvent::Ended(None));
+    assert_eq!((ended.count(), world.statistics().streams.len()), (1, 0));
+}
+
+fn a_source_that_was_away_too_long_begins_a_stream_anew(threads: u8) {
+    let options = RelayOptions { away: Duration::from_secs(5), ..RelayOptions::default() };
+    let mut world = World::new(options, threads);
+    // It keeps the stream that has ended from being removed.
+    let slow = world.viewer(b"publish", &clean(300));
+    let first = world.source(7, 0, Reliability::Full);
+    world.run(SECOND);
+    world.stream(first, 0..200, false);
+    world.leave(first);
+    world.run(Duration::from_secs(8));
+    assert!(world.clients[slow].closed.is_none() && world.numbers(slow).len() < 200);
+    let again = world.source(7, 1, Reliability::Full);
+    world.run(SECOND);
+    let viewer = world.viewer(b"publish", &clean(20_000));
+    world.run(SECOND);
+    world.stream(again, 0..25, false);
+    world.run(SECOND);
+    assert!(world.numbers(viewer).into_iter().eq(0..25), "{:?}", world.numbers(viewer));
+}
+
+fn events_of_all_threads_come_in_the_order_in_which_they_happened(threads: u8) {
+    const TIMES: u64 = 12;
+    let mut world = World::new(RelayOptions::default(), threads);
+    let mut expected = Vec::new();
+    for time in 0..TIMES {
+        let source = world.source(7, time.min(1), Reliability::Full);
+        world.run(SECOND);
+        world.leave(source);
+        world.run(SECOND);
+        let remote = Some(world.network.address(world.clients[source].node));
+        expected.extend([RelayEvent::Published { stream: None, remote }, RelayEvent::Away(None)]);
+    }
+    assert_eq!(world.events(), expected);
 }

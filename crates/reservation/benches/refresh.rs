@@ -5,10 +5,8 @@
 //! message that comes to it, and each of its timers. Memory is what the router's machine holds
 //! when all reservations stand, counted by the allocator.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
@@ -16,29 +14,10 @@ use ontempo_reservation::machine::{
     Arrival, Config, InterfaceConfig, InterfaceId, Machine, NextHop, Routes, Transmit,
 };
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is done by the system's allocator; only sizes are added up beside it.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
+use ontempo_testing::CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: CountingAllocator = CountingAllocator::new();
 
 const SENDER: usize = 0;
 const ROUTER: usize = 1;
@@ -179,9 +158,9 @@ fn set_up(bench: &mut Bench, count: usize) {
 /// Bytes that the router's machine holds; it ends with it.
 fn memory(mut bench: Bench) -> usize {
     let router = bench.machines.swap_remove(ROUTER);
-    let before = HELD.load(Ordering::Relaxed);
+    let before = HEAP.held();
     drop(router);
-    before - HELD.load(Ordering::Relaxed)
+    before - HEAP.held()
 }
 
 fn main() {

@@ -21,11 +21,12 @@ use std::path::{Path, PathBuf};
 use netlink_packet_route::link::LinkLayerType;
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
 use ontempo_place::read_own;
-use ontempo_reservation::htb::{Device, Htb};
+use ontempo_reservation::htb::{Aggregate, Device, Htb};
 use ontempo_reservation::integrity::{Algorithm, Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
 use serde::Deserialize;
 
+use crate::aggregates::WrittenAggregate;
 use crate::error::DaemonError;
 use crate::link_layer::{LinkLayer, Overhead};
 use crate::log::Level;
@@ -101,6 +102,9 @@ pub(crate) struct Interface {
     /// Reservations are enforced by HTB; otherwise only admitted.
     #[serde(default = "yes")]
     pub(crate) enforce: bool,
+    /// Reservations that share a class, to which packets come by their DSCP (RFC 2998).
+    #[serde(default)]
+    aggregates: Vec<WrittenAggregate>,
     /// Messages must be sealed with it (RFC 2747), except those of neighbours with their own.
     key: Option<WrittenKey>,
     /// Keys of neighbours, by their addresses.
@@ -253,8 +257,12 @@ impl Config {
             return refused("limits.applications");
         }
         for (name, old) in &self.interfaces {
-            if new.interfaces.get(name).is_some_and(|new| new.enforce != old.enforce) {
+            let Some(new) = new.interfaces.get(name) else { continue };
+            if new.enforce != old.enforce {
                 return refused(&format!("interfaces.{name}.enforce"));
+            }
+            if new.aggregates != old.aggregates {
+                return refused(&format!("interfaces.{name}.aggregates"));
             }
         }
         Ok(())
@@ -293,7 +301,11 @@ impl Config {
                 (false, true) => "without a key, the network is trusted",
                 (false, false) => "without a key: for this host's applications alone",
             };
-            let enforced = if one.enforce { "enforced" } else { "not enforced" };
+            let enforced = match (one.enforce, one.aggregates.len()) {
+                (false, _) => "not enforced".to_owned(),
+                (true, 0) => "enforced".to_owned(),
+                (true, count) => format!("enforced, with {count} aggregates"),
+            };
             lines.push(format!(
                 "{name}: {}, of which {} and bursts of {} may be reserved; {overhead}; {enforced}; {key}",
                 one.rate,
@@ -337,9 +349,32 @@ impl Interface {
         if self.reservable > Percent::ALL {
             return Err(format!(".reservable: {} is more than 100 %", self.reservable));
         }
+        if !self.aggregates.is_empty() && !self.enforce {
+            return Err(
+                ".aggregates: they are classes, which enforce = false has none of".to_owned()
+            );
+        }
+        let read = self.read_aggregates().map_err(|what| format!(".{what}"))?;
+        for (place, one) in read.iter().enumerate() {
+            if read[..place].iter().any(|other| other.dscp == one.dscp) {
+                return Err(format!(".aggregates: two have the DSCP {}", one.dscp));
+            }
+        }
         let any = LinkLayer::of(LinkLayerType::Ether, None);
         self.device(name, Bytes::new(1500), any).map_err(|what| format!(": {what}"))?;
         Ok(())
+    }
+
+    /// Whether guaranteed service can be in an aggregate.
+    pub(crate) fn aggregates_guaranteed(&self) -> bool {
+        self.aggregates.iter().any(WrittenAggregate::takes_guaranteed)
+    }
+
+    fn read_aggregates(&self) -> Result<Vec<Aggregate>, String> {
+        let numbered = self.aggregates.iter().enumerate();
+        numbered
+            .map(|(place, one)| one.read().map_err(|what| format!("aggregates[{place}].{what}")))
+            .collect()
     }
 
     fn read_keys(&self, folder: &Path) -> Result<Keys, String> {
@@ -401,7 +436,11 @@ impl Interface {
             / u128::from(Percent::ALL.as_thousandths());
         // No more than the rate, which fits.
         let share = Rate::from_bits_per_sec(u64::try_from(share).unwrap_or(u64::MAX));
-        if self.enforce { share.min(Device::most_reservable(self.rate)) } else { share }
+        if self.enforce {
+            share.min(Device::most_reservable(self.rate, self.aggregates.len()))
+        } else {
+            share
+        }
     }
 
     pub(crate) fn buffer(&self) -> Bytes {
@@ -423,7 +462,8 @@ impl Interface {
     /// Its traffic control.
     pub(crate) fn device(&self, name: &str, mtu: Bytes, layer: LinkLayer) -> Result<Htb, String> {
         let device = self.describe(name, mtu, layer);
-        Htb::new(device).map_err(|error| error.to_string())
+        let htb = Htb::new(device).map_err(|error| error.to_string())?;
+        Ok(htb.with_aggregates(self.read_aggregates()?))
     }
 }
 
@@ -471,6 +511,8 @@ impl WrittenKey {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
+    use ontempo_reservation::htb::Serves;
+
     use super::*;
 
     /// Reads the configuration of an interface with these lines; files `a`, `b` hold secrets.
@@ -512,6 +554,42 @@ mod tests {
                      key = { id = 2, secret-file = \"b\" }\n";
         let config = read("alone", alone).unwrap();
         assert!(config.interfaces["eth1"].is_authenticated());
+    }
+
+    #[test]
+    fn aggregates_have_code_points_of_their_own_and_other_ones_are_named() {
+        let of = |lines: &str| read("aggregates", &format!("aggregates = [{lines}]\n"));
+        let config = of("{ dscp = \"AF41\", up-to = \"1 Mbit/s\" }, { dscp = \"ef\", service = \
+                         \"guaranteed\" }, { dscp = \"CS5\" }, { dscp = \"12\" }")
+        .unwrap();
+        let all = config.interfaces["eth1"].read_aggregates().unwrap();
+        let dscps: Vec<u8> = all.iter().map(|one| one.dscp).collect();
+        assert_eq!(dscps, [34, 46, 40, 12]);
+        assert_eq!(all[0].up_to, Some(Rate::from_bits_per_sec(1_000_000)));
+        assert_eq!((all[0].serves, all[1].serves), (Serves::Both, Serves::Guaranteed));
+        assert!(config.shown().contains("enforced, with 4 aggregates"), "{}", config.shown());
+        for (lines, words) in [
+            (
+                "{ dscp = \"AF44\" }",
+                "interfaces.eth1.aggregates[0].dscp: \"AF44\" must be a code point",
+            ),
+            ("{ dscp = \"CS6\" }", "not 0, CS6 or CS7"),
+            ("{ dscp = \"0\" }", "not 0, CS6 or CS7"),
+            ("{ dscp = \"64\" }", "must be a code point"),
+            ("{ dscp = \"éé\" }", "must be a code point"),
+            (
+                "{ dscp = \"EF\" }, { dscp = \"46\" }",
+                "interfaces.eth1.aggregates: two have the DSCP 46",
+            ),
+            // Of these the line is shown.
+            ("{ dscp = \"EF\", up-to = \"5\" }", "up-to"),
+            ("{ dscp = \"EF\", service = \"best\" }", "`guaranteed`"),
+        ] {
+            let error = of(lines).expect_err("it is wrong");
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        let error = read("aggregates", "enforce = false\naggregates = [{ dscp = \"EF\" }]\n");
+        assert!(error.expect_err("it has no classes").contains(".aggregates: "));
     }
 
     #[test]

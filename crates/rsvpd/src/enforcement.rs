@@ -1,8 +1,10 @@
 //! Reservations as classes and filters of HTB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ontempo_reservation::htb::{Device, Htb, QueueKind, Root, left_on, root_of};
+use ontempo_reservation::htb::{
+    Device, Htb, QueueKind, Root, is_left_on, left_on, lines_to_end, root_of,
+};
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
@@ -16,6 +18,8 @@ pub(crate) struct Enforcement {
     devices: BTreeMap<InterfaceId, Htb>,
     /// Those that are down, by name, with what is on them.
     down: BTreeMap<String, Htb>,
+    /// Those on which no daemon before this one had anything.
+    begun: BTreeSet<InterfaceId>,
 }
 
 impl Enforcement {
@@ -25,10 +29,15 @@ impl Enforcement {
         let name = device.name().to_owned();
         let found = objects(&name)?;
         let mut device = device;
+        let mut is_new = false;
         let lines = match root_of(&found) {
-            Root::Free => device.begin(),
+            Root::Free => {
+                is_new = true;
+                device.begin()
+            }
             Root::Ours => device.adopt(left_on(&found)),
             Root::Theirs => {
+                is_new = !is_left_on(&found);
                 device = device.under_theirs();
                 batch_all(&device.tables());
                 device.adopt(left_on(&objects(&name)?))
@@ -40,16 +49,42 @@ impl Enforcement {
                 ));
             }
         };
-        batch(&lines).map_err(|refused| {
+        let done = batch(&lines).map_err(|refused| {
             let lacks = refused.reason.contains("kind is unknown");
             let why = "; this needs a kernel with CONFIG_NET_SCH_HTB";
             format!("{name}: {}{}", refused.reason, if lacks { why } else { "" })
-        })?;
-        shorten_queue(&mut device)?;
+        });
+        let done = done.and_then(|()| shorten_queue(&mut device));
+        if done.is_err() && is_new {
+            batch_all(&device.end());
+        }
+        done?;
         let adopted = device.adopted();
         self.down.remove(&name);
+        if is_new {
+            self.begun.insert(id);
+        }
         self.devices.insert(id, device);
         Ok(adopted)
+    }
+
+    /// Ends traffic control where it was set up anew: the daemon does not start, and what was there
+    /// before it stays.
+    pub(crate) fn end_begun(&mut self) {
+        for id in core::mem::take(&mut self.begun) {
+            self.remove(id);
+        }
+    }
+
+    /// Ends that of interfaces that are down and not to be attached again.
+    pub(crate) fn end_down(&mut self, is_over: impl Fn(&str) -> bool) {
+        self.down.retain(|name, device| {
+            let is_over = is_over(name);
+            if is_over {
+                batch_all(&device.end());
+            }
+            !is_over
+        });
     }
 
     /// The interface is down, or is to be attached anew; what is on it is then taken over.
@@ -63,6 +98,9 @@ impl Enforcement {
     pub(crate) fn reshape(&mut self, id: InterfaceId, to: Device) -> Result<(), String> {
         let Some(device) = self.devices.get_mut(&id) else { return Ok(()) };
         let lines = device.reshape(to);
+        if lines.is_empty() {
+            return Ok(());
+        }
         batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
     }
 
@@ -73,10 +111,12 @@ impl Enforcement {
         }
     }
 
-    /// Removes classes taken over that were not refreshed in time; returns their number.
-    pub(crate) fn purge(&mut self) -> usize {
-        let purged = self.devices.values().map(Htb::adopted).sum();
-        let lines: Vec<String> = self.devices.values_mut().flat_map(Htb::purge).collect();
+    /// Removes classes taken over on an interface that were not refreshed in time; returns their
+    /// number.
+    pub(crate) fn purge(&mut self, id: InterfaceId) -> usize {
+        let Some(device) = self.devices.get_mut(&id) else { return 0 };
+        let purged = device.adopted();
+        let lines = device.purge();
         if !lines.is_empty() {
             batch_all(&lines);
         }
@@ -88,6 +128,11 @@ impl Enforcement {
         self.devices.get(&id).map_or(0, Htb::adopted)
     }
 
+    /// Whether anything of a daemon before this one was taken over, to be [purged](Self::purge).
+    pub(crate) fn is_recovering(&self, id: InterfaceId) -> bool {
+        self.devices.get(&id).is_some_and(Htb::is_recovering)
+    }
+
     /// A reservation's class, as `tc` names it.
     pub(crate) fn class_name(&self, id: InterfaceId, handle: Handle) -> String {
         self.devices.get(&id).and_then(|device| device.class_name(handle)).unwrap_or_default()
@@ -95,10 +140,19 @@ impl Enforcement {
 
     /// Removes the traffic control of all interfaces.
     pub(crate) fn end(&mut self) {
-        let Self { devices, down } = core::mem::take(self);
+        let Self { devices, down, .. } = core::mem::take(self);
         let lines = devices.values().chain(down.values()).flat_map(Htb::end);
         batch_all(&lines.collect::<Vec<_>>());
     }
+}
+
+/// Ends what a daemon has left on an interface that is not enforced on; false where that is nothing.
+pub(crate) fn end_left(name: &str) -> Result<bool, String> {
+    let lines = lines_to_end(name, &objects(name)?);
+    if !lines.is_empty() {
+        batch_all(&lines);
+    }
+    Ok(!lines.is_empty())
 }
 
 /// Gives best effort FQ-CoDel, or a FIFO where the kernel has none.
@@ -124,18 +178,56 @@ impl TrafficControl for Enforcement {
             owners.extend(more.iter().map(|_| place));
             lines.extend(more);
         }
-        let mut next = 0;
-        while next < lines.len() {
-            let Err(Refused { line, reason }) = batch(&lines[next..]) else { break };
-            let at = next + line.unwrap_or(0);
-            let Some(&owner) = owners.get(at) else { break };
-            failed.push((owner, ControlError { value: 0, reason }));
-            self.undo(&requests[owner]);
-            // The rest of what failed is of no use.
-            next = owners.iter().position(|other| *other > owner).unwrap_or(lines.len());
+        let mut concerned = BTreeSet::new();
+        while !lines.is_empty() {
+            let Err(Refused { line, reason }) = batch(&lines) else { break };
+            let at = line.unwrap_or(0).min(lines.len() - 1);
+            let owner = owners[at];
+            lines.drain(..=at);
+            owners.drain(..=at);
+            let request = &requests[owner];
+            concerned.insert(request.place().0);
+            // What is not there need not be removed; the rest of it may be.
+            if matches!(request, ControlRequest::Remove(..)) {
+                continue;
+            }
+            // The rest of what failed is of no use, nor what changes it later.
+            let (changed, ended) = later(requests, owner);
+            let mut is_of_use =
+                owners.iter().map(|other| *other != owner && !changed.contains(other));
+            lines.retain(|_| is_of_use.next().unwrap_or(false));
+            owners.retain(|other| *other != owner && !changed.contains(other));
+            // Its end is among the lines, before its handle is another one's.
+            if !ended {
+                failed.push((owner, ControlError { value: 0, reason }));
+                self.undo(request);
+            }
+        }
+        // The lines of an aggregate state its sum: with what has failed since, or not at all where
+        // they were passed over.
+        for interface in concerned {
+            if let Some(device) = self.devices.get_mut(&interface) {
+                batch_all(&device.aggregates_again());
+            }
         }
         failed
     }
+}
+
+/// The requests that change the reservation of a request later, and whether one ends it.
+fn later(requests: &[ControlRequest], of: usize) -> (BTreeSet<usize>, bool) {
+    let place = requests[of].place();
+    let mut changed = BTreeSet::new();
+    for (number, request) in requests.iter().enumerate().skip(of + 1) {
+        match request {
+            _ if request.place() != place => {}
+            ControlRequest::Remove(..) => return (changed, true),
+            _ => {
+                changed.insert(number);
+            }
+        }
+    }
+    (changed, false)
 }
 
 impl Enforcement {
@@ -145,5 +237,110 @@ impl Enforcement {
         if let Some(device) = self.devices.get_mut(&interface) {
             batch_all(&device.lines(&ControlRequest::Remove(interface, handle)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::process::Command;
+
+    use nix::sched::{CloneFlags, unshare};
+    use ontempo_foundation::{Bytes, Rate};
+    use ontempo_reservation::htb::Objects;
+    use ontempo_reservation::machine::Reservation;
+    use ontempo_reservation::message::{FlowSpec, Session, TrafficSpec};
+
+    use super::*;
+
+    const BY: InterfaceId = InterfaceId(0);
+
+    fn reservation(port: u16) -> Reservation {
+        let traffic = TrafficSpec {
+            rate: 12_500.0,
+            burst: 3_000.0,
+            peak: f32::INFINITY,
+            smallest: 64,
+            largest: 1_500,
+        };
+        let destination: IpAddr = [10, 0, 1, 2].into();
+        Reservation {
+            session: Session { destination, protocol: 17, port },
+            filters: Vec::new(),
+            flowspec: FlowSpec::ControlledLoad(traffic),
+            rate: Rate::from_bits_per_sec(100_000),
+            burst: Bytes::new(3_000),
+        }
+    }
+
+    /// With an interface `d0` of a new namespace; not where this machine gives none.
+    fn enforcing(work: impl FnOnce(Enforcement) + Send) {
+        if !ontempo_testing::require_programs(&["ip", "tc"]) {
+            return;
+        }
+        let work = || {
+            let has_interface = unshare(CloneFlags::CLONE_NEWNET).is_ok()
+                && run("ip tuntap add d0 mode tun && ip link set d0 up");
+            if !has_interface {
+                return ontempo_testing::record_skip("no namespace of its own");
+            }
+            let rate = Rate::from_bits_per_sec(1_500_000);
+            let (name, mtu, none) = ("d0".to_owned(), Bytes::new(1_500), Bytes::ZERO);
+            let reservable = Rate::from_bits_per_sec(1_000_000);
+            let device = Device { name, rate, reservable, mtu, header: none, uncounted: none };
+            let mut enforcement = Enforcement::default();
+            let device = Htb::new(device).expect("d0 is a name");
+            enforcement.attach(BY, device).expect("it is free");
+            work(enforcement);
+        };
+        // A namespace belongs to a thread; its name tells which test a skip is of.
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, work);
+            thread.expect("a thread").join().expect("no panic");
+        });
+    }
+
+    fn run(script: &str) -> bool {
+        Command::new("sh").args(["-c", script]).status().is_ok_and(|status| status.success())
+    }
+
+    /// Classes of reservations, and filters that lead to them.
+    fn there(found: &Objects) -> (Vec<String>, usize) {
+        let is_ours = |minor: u16| (0x1001..0x1100).contains(&minor);
+        let classes = found.classes.iter().filter(|class| is_ours(class.handle.minor));
+        let mut classes: Vec<String> = classes.map(|class| class.handle.to_string()).collect();
+        classes.sort();
+        let leads = found.filters.iter().filter_map(|filter| filter.class);
+        (classes, leads.filter(|class| is_ours(class.minor)).count())
+    }
+
+    #[test]
+    fn what_fails_takes_nothing_from_the_next_with_its_handle_and_what_is_gone_hinders_no_removal()
+    {
+        enforcing(|mut enforcement| {
+            let add = |handle, port| ControlRequest::Add(BY, Handle(handle), reservation(port));
+            let remove = |handle| ControlRequest::Remove(BY, Handle(handle));
+            let modify =
+                |handle, port| ControlRequest::Modify(BY, Handle(handle), reservation(port));
+            // Its class is another one's.
+            let occupied = "tc class add dev d0 parent 1:fff0 classid 1:1001 htb rate 8kbit";
+            assert!(run(occupied));
+            let requests = [add(1, 9), modify(1, 10), remove(1), add(1, 11), add(2, 12)];
+            assert_eq!(enforcement.apply(&requests), []);
+            let named =
+                |enforcement: &Enforcement, handle| enforcement.class_name(BY, Handle(handle));
+            assert_eq!([1, 2].map(|handle| named(&enforcement, handle)), ["1:1001", "1:1002"]);
+            let both = (vec!["1:1001".to_owned(), "1:1002".to_owned()], 2);
+            assert_eq!(there(&objects("d0").expect("it is there")), both);
+            // One that stays failed is told once, whatever changes it.
+            assert!(run(&occupied.replace("1:1001", "1:1003")));
+            let failed = enforcement.apply(&[add(3, 13), modify(3, 14), add(4, 15)]);
+            assert_eq!(failed.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0]);
+            assert_eq!([3, 4].map(|handle| named(&enforcement, handle)), ["", "1:1004"]);
+            assert!(run("tc filter del dev d0 parent 1: protocol ip prio 4096 handle 5e1:b:1 u32"));
+            assert_eq!(enforcement.apply(&[remove(1), remove(2), remove(4)]), []);
+            assert_eq!(there(&objects("d0").expect("it is there")), (Vec::new(), 0));
+        });
     }
 }

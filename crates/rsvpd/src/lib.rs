@@ -4,6 +4,7 @@
 //! are the sockets: `packets` of IP protocol 46, `routes` of the kernel, `enforcement` by
 //! `tc`, `applications` over a local socket; and `daemon`, the loop around them, one thread.
 
+mod aggregates;
 mod applications;
 mod config;
 mod daemon;

@@ -32,6 +32,28 @@ pub(crate) struct Interface {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
+impl Interface {
+    /// The same with the addresses that it had before first: neighbours know a node by the first one
+    /// of their family, and the kernel lists the newest of IPv6 first.
+    pub(crate) fn in_order_of(&self, before: &Self) -> Self {
+        let place = |one: &IpAddr| before.addresses.iter().position(|old| old == one);
+        let mut addresses = self.addresses.clone();
+        // Stable: the new ones come behind, as the kernel has them.
+        addresses.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
+        Self { addresses, ..self.clone() }
+    }
+
+    /// Whether neighbours know it as before: by its number and, of each family that it had, its first
+    /// address.
+    pub(crate) fn is_hop_of(&self, before: &Self) -> bool {
+        let first = |of: &Self, is_v4| {
+            of.addresses.iter().copied().find(|one: &IpAddr| one.is_ipv4() == is_v4)
+        };
+        let stays = |is_v4| first(before, is_v4).is_none_or(|old| first(self, is_v4) == Some(old));
+        self.index == before.index && stays(true) && stays(false)
+    }
+}
+
 /// The kernel's interfaces and routes.
 pub(crate) struct Kernel(Netlink);
 
@@ -160,5 +182,40 @@ impl Changes {
 impl AsFd for Changes {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::link::LinkLayerType;
+
+    use super::*;
+
+    fn with(addresses: &[&str]) -> Interface {
+        let layer = LinkLayer::of(LinkLayerType::Ether, None);
+        let addresses = addresses.iter().map(|one| one.parse().expect("an address")).collect();
+        Interface { index: 2, mtu: 1_500, up: true, layer, addresses }
+    }
+
+    #[test]
+    fn an_address_more_or_less_is_no_other_hop_while_the_first_of_each_family_stays() {
+        let known = with(&["10.0.0.1", "10.0.0.9", "fd00::1"]);
+        for (listed, ordered, is_hop) in [
+            // A temporary address of IPv6 is listed first.
+            (
+                &["10.0.0.1", "10.0.0.9", "fd00::7", "fd00::1"][..],
+                &["10.0.0.1", "10.0.0.9", "fd00::1", "fd00::7"][..],
+                true,
+            ),
+            (&["fd00::1", "10.9.9.9", "10.0.0.1"], &["10.0.0.1", "fd00::1", "10.9.9.9"], true),
+            (&["10.0.0.9", "fd00::1"], &["10.0.0.9", "fd00::1"], false),
+            (&["10.0.0.1"], &["10.0.0.1"], false),
+        ] {
+            let new = with(listed).in_order_of(&known);
+            assert_eq!((&new, new.is_hop_of(&known)), (&with(ordered), is_hop));
+        }
+        // A family that it did not have is nobody's hop.
+        assert!(with(&["fd00::1", "10.0.0.1"]).is_hop_of(&with(&["10.0.0.1"])));
+        assert!(!Interface { index: 3, ..known.clone() }.is_hop_of(&known));
     }
 }

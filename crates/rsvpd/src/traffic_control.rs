@@ -4,7 +4,7 @@
 //! class show` as text all the same, and in `tc -j filter show` the member `match` of a u32 filter
 //! is there once for each key, of which a JSON object keeps one. `tc -j qdisc show` alone is sound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use netlink_packet_core::{Nla, NlasIterator};
@@ -13,10 +13,16 @@ use netlink_packet_route::tc::{
     TcAttribute, TcFilterU32Option, TcHandle as WireHandle, TcMessage, TcOption, TcStats2, TcXstats,
 };
 use nix::net::if_::if_nametoindex;
+use ontempo_foundation::{Bytes, Rate};
 use ontempo_reservation::htb::{Class, Counters, Objects, Qdisc, TcHandle, U32Filter, U32Handle};
 
 use crate::netlink::Netlink;
 
+/// In the options of an HTB class: `struct tc_htb_opt`, and its rate in 64 bits (linux/pkt_sched.h).
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_RATE64: u16 = 6;
+/// The kernel's tick of times in traffic control, nanoseconds (`PSCHED_SHIFT` of net/pkt_sched.h).
+const TICK: u128 = 64;
 /// In the options of an HTB qdisc: `struct tc_htb_glob` (linux/pkt_sched.h).
 const TCA_HTB_INIT: u16 = 2;
 /// Packets in 64 bits, beside the 32 of `TCA_STATS_BASIC` (linux/gen_stats.h).
@@ -38,13 +44,42 @@ pub fn objects(interface: &str) -> Result<Objects, String> {
     }
     for (message, kind) in dump(interface, RouteNetlinkMessage::GetTrafficClass, index)? {
         let is_root = message.header.parent == WireHandle::ROOT;
-        found.classes.push(Class { kind, handle: handle(message.header.handle), is_root });
+        let (name, is_htb) = (handle(message.header.handle), kind == "htb");
+        let lacks = || {
+            format!("{interface}: class {name} of the kernel: TCA_HTB_PARMS is missing or short")
+        };
+        let rate = is_htb.then(|| htb_rate(&message).ok_or_else(lacks)).transpose()?;
+        found.classes.push(Class { kind, handle: name, is_root, rate });
     }
     for (message, kind) in dump(interface, RouteNetlinkMessage::GetTrafficFilter, index)? {
         if kind == "u32" {
             found.filters.extend(filter(&message));
         }
     }
+    Ok(found)
+}
+
+/// The numbers of the interfaces whose root is an HTB 1:, as that of the daemon is.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(crate) fn with_htb() -> Result<BTreeSet<u32>, String> {
+    let mut found = BTreeSet::new();
+    let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+    let failed = |error: io::Error| format!("cannot read traffic control by netlink: {error}");
+    let is_ours = WireHandle { major: 1, minor: 0 };
+    Netlink::open()
+        .map_err(failed)?
+        .dump(request, |answer| {
+            if let RouteNetlinkMessage::NewQueueDiscipline(message) = answer
+                && message.header.parent == WireHandle::ROOT
+                && message.header.handle == is_ours
+                && kind(&message).as_deref() == Some("htb")
+            {
+                found.extend(u32::try_from(message.header.index));
+            }
+        })
+        .map_err(failed)?;
     Ok(found)
 }
 
@@ -140,6 +175,25 @@ fn htb_default(message: &TcMessage) -> Result<u32, String> {
         word(init.value(), 2)
     };
     read().ok_or_else(|| "the HTB qdisc of the kernel: TCA_HTB_INIT is missing or short".to_owned())
+}
+
+/// Rate and burst of an HTB class, from `struct tc_htb_opt`: rate and ceiling of 12 bytes each, whose third
+/// word is bytes a second, then the time that the burst takes at the rate.
+fn htb_rate(message: &TcMessage) -> Option<(Rate, Bytes)> {
+    let TcOption::Other(nested) = options(message).next()? else { return None };
+    let bytes = value(nested);
+    let of = |kind: u16| {
+        let mut attributes = NlasIterator::new(bytes.as_slice()).flatten();
+        attributes.find(|attribute| attribute.kind() == kind).map(|found| found.value().to_vec())
+    };
+    let parameters = of(TCA_HTB_PARMS)?;
+    let (rate, ticks) = (word(&parameters, 2)?, word(&parameters, 6)?);
+    // Only rates beyond 32 bits have the other attribute.
+    let long = of(TCA_HTB_RATE64).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
+    let rate = long.unwrap_or(u64::from(rate));
+    let burst = u128::from(rate) * u128::from(ticks) * TICK;
+    let burst = u64::try_from(burst.div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
+    Some((Rate::from_bits_per_sec(rate.saturating_mul(8)), Bytes::new(burst)))
 }
 
 /// A filter; none for the entry that stands for a preference or for a hash table.

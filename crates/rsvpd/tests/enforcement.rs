@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 use ontempo_foundation::{Bytes, Rate};
-use ontempo_reservation::htb::{Device, Htb, Objects, Root, left_on, root_of};
+use ontempo_reservation::htb::{
+    Aggregate, Device, Htb, Objects, Root, Serves, left_on, lines_to_end, root_of,
+};
 use ontempo_reservation::machine::{ControlRequest, Handle, InterfaceId, Reservation};
 use ontempo_reservation::message::{FlowSpec, Sender, Session, TrafficSpec};
 
@@ -191,16 +193,28 @@ fn what_a_killed_daemon_left_is_taken_over_and_the_rest_ends_with_its_lifetime()
     assert_eq!(shown.matches("flowid 1:1002 ").count(), 2, "{shown}");
 }
 
-#[test]
-fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
-    let theirs = [
+/// Another program's discipline.
+fn theirs() -> Vec<String> {
+    let lines = [
         "qdisc add dev d0 root handle 1: htb default 2",
         "class add dev d0 parent 1: classid 1:1 htb rate 1mbit quantum 1500",
         "class add dev d0 parent 1:1 classid 1:2 htb rate 1mbit quantum 1500",
         "class add dev d0 parent 1:1 classid 1:10 htb rate 1mbit quantum 1500",
         "filter add dev d0 parent 1: protocol ip prio 1 u32 match ip dport 9 0xffff flowid 1:10",
     ];
-    let mut lines: Vec<String> = theirs.iter().map(|line| (*line).to_owned()).collect();
+    lines.map(str::to_owned).to_vec()
+}
+
+/// The kernel lists classes in no order.
+fn sorted(shown: &str) -> Vec<String> {
+    let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
+    let mut lines = theirs();
     let Some((before, found)) = applied(&lines, SHOW) else { return };
     assert_eq!(root_of(&found), Root::Theirs);
     let mut htb = htb().under_theirs();
@@ -216,12 +230,6 @@ fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
     assert!(shown.contains("class htb 1:1002 parent 1:1 leaf"), "{shown}");
     assert!(shown.contains("fh 5e3::1 "), "sessions without a port have a table: {shown}");
     lines.extend(htb.end());
-    // The kernel lists classes in no order.
-    let sorted = |shown: &str| {
-        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
     let (after, found) = applied(&lines, SHOW).expect("a namespace, as before");
     assert_eq!(sorted(&after), sorted(&before));
     // The tables are there still, unseen: the next daemon needs no others.
@@ -234,4 +242,141 @@ fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
     lines.extend(next.end());
     let after = tc(&lines, SHOW).expect("a namespace, as before");
     assert_eq!(sorted(&after), sorted(&before));
+}
+
+/// Two aggregates: small reservations of controlled load, and all others of it up to 400 kbit/s.
+fn aggregated() -> Htb {
+    let kilobits = |count: u64| Some(Rate::from_bits_per_sec(count * 1_000));
+    let one =
+        |dscp, most| Aggregate { dscp, serves: Serves::ControlledLoad, up_to: kilobits(most) };
+    htb().with_aggregates(vec![one(46, 100), one(34, 400)])
+}
+
+#[test]
+fn reservations_of_an_aggregate_share_a_class_and_its_dscp_is_all_that_finds_it() {
+    let mut htb = aggregated();
+    let mut lines = htb.begin();
+    let mut changed = Vec::new();
+    for request in [
+        ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE[..1], 64)),
+        ControlRequest::Add(BY, Handle(2), reservation(THERE, &HERE[1..], 80)),
+        ControlRequest::Add(BY, Handle(3), reservation(other(), &HERE, 300)),
+        // None takes it: it has a class of its own.
+        ControlRequest::Add(BY, Handle(4), reservation(other(), &[], 500)),
+    ] {
+        changed.extend(htb.lines(&request));
+    }
+    let names: Vec<_> = (1..=5).map(|handle| htb.class_name(Handle(handle))).collect();
+    let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+    assert_eq!(names, [Some("1:f02e"), Some("1:f02e"), Some("1:f022"), Some("1:1004"), None]);
+    let filters: Vec<_> = changed.iter().filter(|line| line.starts_with("filter")).collect();
+    assert!(filters.len() == 1 && filters[0].contains("1:1004"), "{filters:?}");
+    lines.extend(changed);
+    let show = "tc class show dev d0; tc filter show dev d0";
+    let Some(shown) = tc(&lines, show) else { return };
+    let class = |shown: &str, name: &str| {
+        let head = format!("class htb 1:{name} ");
+        shown.lines().find(|line| line.starts_with(&head)).map(str::to_owned).unwrap_or_default()
+    };
+    assert!(class(&shown, "f02e").contains("rate 144Kbit"), "{shown}");
+    assert!(class(&shown, "f022").contains("rate 300Kbit"), "{shown}");
+    // EF and AF41, in IPv4 at byte 1, in IPv6 behind the version.
+    for (class, v4, v6) in [("f02e", "00b8", "0b80"), ("f022", "0088", "0880")] {
+        assert_eq!(shown.matches(&format!("flowid 1:{class} ")).count(), 2, "{shown}");
+        assert!(shown.contains(&format!("match {v4}0000/00fc0000 at 0")), "{v4}: {shown}");
+        assert!(shown.contains(&format!("match {v6}0000/0fc00000 at 0")), "{v6}: {shown}");
+    }
+
+    // From one aggregate to the other, out of one, into one, and away.
+    for request in [
+        ControlRequest::Modify(BY, Handle(1), reservation(THERE, &HERE[..1], 128)),
+        ControlRequest::Modify(BY, Handle(3), reservation(other(), &HERE, 450)),
+        ControlRequest::Modify(BY, Handle(4), reservation(other(), &[], 96)),
+        ControlRequest::Remove(BY, Handle(2)),
+        // What is not there is not made.
+        ControlRequest::Modify(BY, Handle(7), reservation(other(), &[], 96)),
+        ControlRequest::Remove(BY, Handle(8)),
+    ] {
+        lines.extend(htb.lines(&request));
+    }
+    let shown = tc(&lines, show).expect("a namespace, as before");
+    assert!(class(&shown, "f02e").contains("rate 96Kbit"), "{shown}");
+    assert!(class(&shown, "f022").contains("rate 128Kbit"), "{shown}");
+    assert!(class(&shown, "1003").contains("rate 450Kbit"), "{shown}");
+    assert!(class(&shown, "1004").is_empty(), "{shown}");
+    assert_eq!(shown.matches("flowid 1:1003 ").count(), 2, "{shown}");
+
+    for handle in [1, 3, 4] {
+        lines.extend(htb.lines(&ControlRequest::Remove(BY, Handle(handle))));
+    }
+    let shown = tc(&lines, show).expect("a namespace, as before");
+    for name in ["f02e", "f022"] {
+        assert!(class(&shown, name).contains("rate 8Kbit"), "{shown}");
+    }
+    lines.extend(htb.end());
+    let shown = tc(&lines, "tc class show dev d0; tc qdisc show dev d0").unwrap();
+    assert!(!shown.contains("htb"), "{shown}");
+}
+
+#[test]
+fn aggregates_keep_their_rates_over_a_restart_until_state_is_back() {
+    let mut before = aggregated();
+    let mut lines = before.begin();
+    lines.extend(before.lines(&ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE, 300))));
+    let Some((_, found)) = applied(&lines, SHOW) else { return };
+    assert_eq!(root_of(&found), Root::Ours);
+    let mut after = aggregated();
+    let adopting = after.adopt(left_on(&found));
+    assert!(!adopting.iter().any(|line| line.starts_with("filter")), "{adopting:?}");
+    lines.extend(adopting);
+    assert!(after.is_recovering());
+    let (shown, _) = applied(&lines, SHOW).expect("a namespace, as before");
+    assert!(shown.contains("class htb 1:f022 ") && shown.contains("rate 300Kbit"), "{shown}");
+    assert_eq!(shown.matches("flowid 1:f022 ").count(), 2, "{shown}");
+    // What comes back is the same; what does not ends with its lifetime.
+    lines.extend(after.lines(&ControlRequest::Add(BY, Handle(5), reservation(THERE, &HERE, 200))));
+    lines.extend(after.purge());
+    assert!(!after.is_recovering());
+    let (shown, found) = applied(&lines, SHOW).expect("a namespace, as before");
+    assert!(shown.contains("rate 200Kbit") && !shown.contains("rate 300Kbit"), "{shown}");
+
+    // A daemon without aggregates leaves nothing of them, once state had the time to come back.
+    let mut other = htb();
+    lines.extend(other.adopt(left_on(&found)));
+    let (shown, _) = applied(&lines, SHOW).expect("a namespace, as before");
+    assert_eq!((shown.matches("flowid 1:f022 ").count(), shown.matches("1:f02e ").count()), (2, 0));
+    lines.extend(other.purge());
+    let (shown, _) = applied(&lines, SHOW).expect("a namespace, as before");
+    assert!(!shown.contains("1:f0"), "{shown}");
+}
+
+#[test]
+fn what_a_daemon_left_where_nothing_is_enforced_any_more_goes_and_nothing_else() {
+    let mut lines = theirs();
+    let Some((before, free)) = applied(&lines, SHOW) else { return };
+    // A class of the daemon's range alone is not the daemon's.
+    let other = "class add dev d0 parent 1:1 classid 1:1005 htb rate 1mbit quantum 1500".to_owned();
+    let (_, found) = applied(&[lines.as_slice(), &[other]].concat(), SHOW).expect("as before");
+    assert_eq!(lines_to_end("d0", &found), [""; 0]);
+    let mut below = aggregated().under_theirs();
+    lines.extend(below.tables());
+    lines.extend(below.adopt(left_on(&free)));
+    let mut own = aggregated();
+    let mut alone = own.begin();
+    for (handle, kilobits) in [(1, 64), (2, 300), (3, 500)] {
+        let add = ControlRequest::Add(BY, Handle(handle), reservation(THERE, &HERE, kilobits));
+        lines.extend(below.lines(&add));
+        alone.extend(own.lines(&add));
+    }
+    let (shown, found) = applied(&lines, SHOW).expect("a namespace, as before");
+    assert!(shown.contains("1:f02e") && shown.contains("flowid 1:1003 "), "{shown}");
+    lines.extend(lines_to_end("d0", &found));
+    let (after, _) = applied(&lines, SHOW).expect("a namespace, as before");
+    assert_eq!(sorted(&after), sorted(&before));
+    // The root is a daemon's.
+    let (_, found) = applied(&alone, SHOW).expect("a namespace, as before");
+    alone.extend(lines_to_end("d0", &found));
+    let (after, found) = applied(&alone, SHOW).expect("a namespace, as before");
+    assert_eq!((root_of(&found), after.matches("htb").count()), (Root::Free, 0), "{after}");
+    assert_eq!(lines_to_end("d0", &found), [""; 0]);
 }

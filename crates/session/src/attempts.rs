@@ -1,7 +1,7 @@
-//! When a sender whose connection is lost tries to connect, without I/O.
+//! When a sender tries to connect, at first and after its connection is lost, without I/O.
 //!
-//! An attempt costs two round trips where the path works, and otherwise nothing comes back. How long to
-//! wait for an answer is not known: the path may be another one now. So an attempt is begun every 250 ms,
+//! An attempt costs two round trips where the path works, and otherwise nothing comes back, or late: of a
+//! handshake each loss costs a timeout. How long to wait for an answer is not known: the path may be another one now. So an attempt is begun every 250 ms,
 //! and given up after a second, beside one that is given the whole time limit of a handshake. The first
 //! that is answered carries the stream. Of a packet each, and one to end it, these are some ten packets a
 //! second.

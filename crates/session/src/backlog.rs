@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_media::Unit;
+use ontempo_media::{Numbers, Unit};
 
 use crate::message;
 
@@ -47,7 +47,10 @@ pub struct Overflow {
 struct State {
     units: VecDeque<QueuedUnit>,
     bytes: usize,
-    gaps: Vec<u64>,
+    /// Datagrams of which a part was dropped and nothing is queued, which the receiver is to hear of.
+    gaps: Numbers,
+    /// Datagrams of which a part was dropped, and another is queued.
+    damaged: Numbers,
     overflow: Overflow,
     input_bytes: u64,
     has_ended: bool,
@@ -88,7 +91,7 @@ impl Backlog {
         state.input_bytes += unit.data.len() as u64;
         while state.bytes + size > self.max_bytes && !state.units.is_empty() {
             if self.is_live {
-                drop_one(&mut state);
+                state.drop_one();
             } else if state.has_ended {
                 // Nobody may be there who takes more.
                 return;
@@ -126,10 +129,11 @@ impl Backlog {
         let mut state = self.lock();
         loop {
             if !state.gaps.is_empty() {
-                return Next::Gap(std::mem::take(&mut state.gaps));
+                return Next::Gap(state.gaps.take(message::MAX_GAPS));
             }
             if let Some(queued) = state.units.pop_front() {
                 state.bytes -= queued.unit.memory();
+                state.note_gaps(&queued.unit);
                 self.notify(state);
                 return Next::Unit(Box::new(queued));
             }
@@ -176,20 +180,41 @@ impl Backlog {
     }
 }
 
-fn drop_one(state: &mut State) {
-    let least_important =
-        state.units.iter().enumerate().min_by_key(|(place, queued)| (queued.unit.kind, *place));
-    let Some(dropped) =
-        least_important.map(|(place, _)| place).and_then(|place| state.units.remove(place))
-    else {
-        return;
-    };
-    state.bytes -= dropped.unit.memory();
-    state.overflow.units += 1;
-    state.overflow.bytes += dropped.unit.data.len() as u64;
-    state.gaps.extend(dropped.unit.parts.iter().map(|part| part.datagram));
-    // Bounded as well: the receiver finds the rest missing.
-    state.gaps.truncate(message::MAX_GAPS);
+impl State {
+    /// A unit has left the queue: the damaged datagrams whose last part it had are gaps. What is queued of
+    /// a datagram goes before its gap, behind which the receiver takes nothing of it.
+    fn note_gaps(&mut self, gone: &Unit) {
+        if self.damaged.is_empty() {
+            return;
+        }
+        for datagram in gone.parts.iter().map(|part| part.datagram) {
+            let has_it = |queued: &QueuedUnit| {
+                queued.unit.parts.iter().any(|part| part.datagram == datagram)
+            };
+            if self.damaged.contains(datagram) && !self.units.iter().any(has_it) {
+                self.damaged.remove(datagram);
+                self.gaps.insert(datagram);
+            }
+        }
+    }
+
+    /// Drops the oldest of the least important units.
+    fn drop_one(&mut self) {
+        let least_important =
+            self.units.iter().enumerate().min_by_key(|(place, queued)| (queued.unit.kind, *place));
+        let Some(dropped) =
+            least_important.map(|(place, _)| place).and_then(|place| self.units.remove(place))
+        else {
+            return;
+        };
+        self.bytes -= dropped.unit.memory();
+        self.overflow.units += 1;
+        self.overflow.bytes += dropped.unit.data.len() as u64;
+        for part in &dropped.unit.parts {
+            self.damaged.insert(part.datagram);
+        }
+        self.note_gaps(&dropped.unit);
+    }
 }
 
 #[cfg(test)]
@@ -200,10 +225,17 @@ mod tests {
     use super::*;
 
     fn unit(id: u64, kind: Kind) -> Unit {
-        let spans = vec![Span { offset: 0, length: 1000 }];
-        let parts =
-            vec![Part { datagram: id, length: 1000, arrived: Time::ZERO, spans, stuffing: vec![] }];
-        let data = vec![0; 1000];
+        of_datagrams(id, kind, &[id])
+    }
+
+    fn of_datagrams(id: u64, kind: Kind, datagrams: &[u64]) -> Unit {
+        let length = 1000 / datagrams.len() as u16;
+        let part = |datagram: &u64| {
+            let spans = vec![Span { offset: 0, length }];
+            let (datagram, arrived) = (*datagram, Time::ZERO);
+            Part { datagram, length: 1000, arrived, spans, stuffing: vec![] }
+        };
+        let (parts, data) = (datagrams.iter().map(part).collect(), vec![0; 1000]);
         Unit {
             id,
             kind,
@@ -236,5 +268,33 @@ mod tests {
             }
         }
         assert_eq!((left, backlog.waiting()), (vec![0, 3, 4, 5], 0));
+    }
+
+    #[test]
+    fn no_gap_is_forgotten_however_many_there_are() {
+        let backlog = Backlog::new(4 * unit(0, Kind::Frame).memory(), true);
+        (0..20_000).for_each(|id| backlog.push(unit(id, Kind::Frame)));
+        let mut gaps = Vec::new();
+        while let Next::Gap(some) = backlog.next(Wall::ZERO) {
+            assert!(some.len() <= message::MAX_GAPS);
+            gaps.extend(some);
+        }
+        assert!(gaps.into_iter().eq(0..19_996));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_datagram_goes_before_its_gap() {
+        let frame = of_datagrams(0, Kind::Frame, &[0, 1]);
+        let backlog = Backlog::new(2 * frame.memory(), true);
+        backlog.push(frame);
+        backlog.push(of_datagrams(1, Kind::Sound, &[1, 2]));
+        backlog.push(of_datagrams(2, Kind::Key, &[3, 4]));
+        let told = |next| match next {
+            Next::Gap(datagrams) => datagrams,
+            Next::Unit(queued) => vec![100 + queued.unit.id],
+            _ => vec![],
+        };
+        let all: Vec<_> = (0..4).map(|_| told(backlog.next(Wall::ZERO))).collect();
+        assert_eq!(all, [vec![0], vec![101], vec![1], vec![102]]);
     }
 }

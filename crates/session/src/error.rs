@@ -1,6 +1,7 @@
 //! Errors of senders and receivers.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use ontempo_transport::{CloseReason, Closed, live};
 
@@ -22,6 +23,8 @@ pub enum Error {
     Incomplete(String),
     /// The receiver was lost, and could not be reached again; a sentence.
     Lost(String),
+    /// It was stopped before the receiver at this address had answered.
+    Unanswered(SocketAddr),
     /// The event handler returned `Break`.
     Handler,
 }
@@ -79,6 +82,7 @@ impl fmt::Display for Error {
                 f.write_str(sentence)
             }
             Self::Lost(sentence) => write!(f, "the receiver was lost: {sentence}"),
+            Self::Unanswered(remote) => write!(f, "stopped before {remote} had answered"),
             Self::Handler => f.write_str("the program ended it"),
         }
     }

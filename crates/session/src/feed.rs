@@ -6,6 +6,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration as Wall;
 
 use ontempo_foundation::Time;
+use ontempo_media::Codings;
 use ontempo_udp::{Clock, Protocol as _};
 
 use crate::backlog::Backlog;
@@ -64,12 +65,13 @@ impl Feed {
         Self::of(Datagrams::new(backlog, true), backlog)
     }
 
-    /// Packetizes [datagrams of an elementary stream](ontempo_media::ElementaryDatagram) into `backlog`.
+    /// Packetizes [datagrams of an elementary stream](ontempo_media::ElementaryDatagram) into `backlog`; of
+    /// several, each behind the [number](ontempo_media::split_number) of its stream.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn elementary(backlog: &Arc<Backlog>) -> io::Result<Self> {
-        Self::of(Datagrams::elementary(backlog), backlog)
+    pub fn elementary(codings: Codings, backlog: &Arc<Backlog>) -> io::Result<Self> {
+        Self::of(Datagrams::elementary(codings, backlog), backlog)
     }
 
     fn of(datagrams: Datagrams, backlog: &Arc<Backlog>) -> io::Result<Self> {
@@ -156,7 +158,8 @@ mod tests {
         let backlog = Arc::new(Backlog::new(1 << 20, true));
         let feed = Feed::new(&backlog).expect("a thread");
         let mut batch = feed.batch();
-        (0..3).for_each(|counter| batch.push(&packet(counter)));
+        // In one datagram: between two, a busy machine may pause for longer than one waits for more.
+        batch.push(&(0..3).flat_map(packet).collect::<Vec<u8>>());
         drop(batch);
         let Next::Unit(queued) = backlog.next(Wall::from_secs(5)) else { panic!("no unit") };
         assert_eq!(queued.unit.data.len(), 3 * 188);

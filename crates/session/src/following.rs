@@ -28,12 +28,13 @@ const USED: f64 = 0.95;
 const LEAST: f64 = 0.5;
 
 /// Rises, of the rate a second: up to what the path is known to bear, and beyond.
-const BACK: f64 = 0.25;
+const BACK: f64 = 1.0;
 const BEYOND: f64 = 0.05;
 
-/// How long it is known what the path bears, and how fast that falls meanwhile if less arrives, a second.
+/// How long it is known what the path bears, and how long a higher speed counts while a queue stands: what the
+/// machines hold up is no narrower path.
 const KNOWN: Wall = Wall::from_secs(10);
-const FORGOTTEN: f64 = 0.1;
+const RECENT: Wall = Wall::from_millis(1_500);
 
 /// What the rate may exceed that at which packets arrive: nobody has tried more.
 const UNTRIED: f64 = 1.5;
@@ -72,6 +73,8 @@ struct Bears {
 pub(crate) struct Following {
     rate: Option<f64>,
     at: Option<Instant>,
+    /// Speeds while a queue stood, lately.
+    speeds: VecDeque<(Instant, f64)>,
     /// Bytes that had arrived at these times.
     arrived: VecDeque<(Instant, f64)>,
     /// Least round trips of halves of the memory, and when the newer began.
@@ -100,7 +103,7 @@ impl Following {
         let step = self.at.replace(now).map_or(0.0, |at| (now - at).as_secs_f64());
         let rate = *self.rate.get_or_insert(path.target);
         let rate = match speed {
-            Some(speed) if queue > QUEUE => self.yielding(now, rate, speed, queue, step),
+            Some(speed) if queue > QUEUE => self.yielding(now, rate, speed, queue),
             _ => {
                 self.queue_since = None;
                 self.rising(now, rate, path.target.max(speed.unwrap_or(0.0) * UNTRIED), step)
@@ -111,16 +114,16 @@ impl Following {
     }
 
     /// The rate while a queue stands.
-    fn yielding(&mut self, now: Instant, rate: f64, speed: f64, queue: Duration, step: f64) -> f64 {
+    fn yielding(&mut self, now: Instant, rate: f64, speed: f64, queue: Duration) -> f64 {
         let stood = now - *self.queue_since.get_or_insert(now);
         if stood < HOLD {
             return rate;
         }
         // What arrives was sent before the queue stood, until a span is over.
         let is_known = stood >= HOLD + SPAN;
-        let before =
-            self.bears.filter(|_| is_known).map(|bears| bears.rate * (1.0 - FORGOTTEN * step));
-        let bears = before.map_or(speed, |before| before.max(speed));
+        self.speeds.retain(|(at, _)| is_known && now - *at < RECENT);
+        self.speeds.push_back((now, speed));
+        let bears = self.speeds.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
         self.bears = Some(Bears { rate: bears, at: now });
         let usable = bears * (USED - queue.as_secs_f64()).max(LEAST);
         if is_known { usable } else { rate.min(usable) }
@@ -147,14 +150,20 @@ impl Following {
         self.least[1].map_or(newest, |least| least.min(newest))
     }
 
-    /// Bits a second that arrive.
+    /// Bits a second that arrive: from one acknowledgement to another, since what comes between two is acknowledged
+    /// by the second.
     fn speed(&mut self, now: Instant, arrived: f64) -> Option<f64> {
-        self.arrived.push_back((now, arrived));
-        while self.arrived.len() > 2 && now - self.arrived[1].0 >= SPAN {
+        if self.arrived.back().is_none_or(|(_, before)| arrived > *before) {
+            self.arrived.push_back((now, arrived));
+        }
+        let (newest, _) = *self.arrived.back()?;
+        while self.arrived.len() > 2 && newest - self.arrived[1].0 >= SPAN {
             self.arrived.pop_front();
         }
         let (from, before) = *self.arrived.front()?;
-        let span = now - from;
+        // Longer than a span without one, and less arrives.
+        let until = if now - newest > SPAN { now } else { newest };
+        let span = until - from;
         (span >= SPAN).then(|| (arrived - before).max(0.0) * 8.0 / span.as_secs_f64())
     }
 }
@@ -174,27 +183,41 @@ mod tests {
         arrived: f64,
         round_trip: f64,
         rate: f64,
+        /// Steps between acknowledgements.
+        bunch: usize,
     }
 
     impl World {
         fn new() -> Self {
             let (now, following) = (Instant::now(), Following::default());
-            Self { following, now, queued: 0.0, arrived: 0.0, round_trip: 0.04, rate: 1e6 }
+            Self {
+                following,
+                now,
+                queued: 0.0,
+                arrived: 0.0,
+                round_trip: 0.04,
+                rate: 1e6,
+                bunch: 1,
+            }
         }
 
         /// Runs for `seconds` over a path of `bears` bits a second; the least and the largest rate.
         fn run(&mut self, seconds: f64, bears: f64, encoder: f64) -> (f64, f64) {
             let step = STEP.as_secs_f64();
             let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
-            for _ in 0..(seconds / step) as usize {
+            let mut told = (self.arrived, self.round_trip);
+            for number in 0..(seconds / step) as usize {
                 self.now += STEP;
                 let offered = self.queued + self.rate.min(encoder) * step;
                 let gone = offered.min(bears * step);
                 self.queued = (offered - gone).min(bears * 0.5);
                 self.arrived += gone / 8.0;
                 self.round_trip += (0.04 + self.queued / bears - self.round_trip) * 0.5;
-                let round_trip = Duration::from_secs_f64(self.round_trip);
-                let path = Path { target: 2e6, round_trip, arrived: self.arrived };
+                if number % self.bunch == 0 {
+                    told = (self.arrived, self.round_trip);
+                }
+                let (arrived, round_trip) = (told.0, Duration::from_secs_f64(told.1));
+                let path = Path { target: 2e6, round_trip, arrived };
                 self.rate = self.following.follow(self.now, path);
                 (least, most) = (least.min(self.rate), most.max(self.rate));
             }
@@ -208,9 +231,21 @@ mod tests {
         world.run(30.0, 6e6, 20e6);
         assert!((5e6..=6.4e6).contains(&world.rate), "{}", world.rate);
         let (least, _) = world.run(3.0, 1.5e6, 20e6);
-        assert!(least > 0.5 * 1.5e6, "{least}");
+        assert!(least >= LEAST * 1.5e6, "{least}");
         let (least, most) = world.run(30.0, 1.5e6, 20e6);
         assert!(1.5e6 * 0.8 <= least && most <= 1.5e6 * 1.2, "{least} {most}");
+    }
+
+    /// A receiver that is busy acknowledges after pauses, all at once.
+    #[test]
+    fn acknowledgements_that_come_together_do_not_make_the_path_wider() {
+        for bunch in 2..=6 {
+            let mut world = World { bunch, ..World::new() };
+            world.run(30.0, 6e6, 20e6);
+            world.run(3.0, 1.5e6, 20e6);
+            let (least, most) = world.run(30.0, 1.5e6, 20e6);
+            assert!(1.5e6 * 0.8 <= least && most <= 1.5e6 * 1.2, "{bunch}: {least} {most}");
+        }
     }
 
     #[test]

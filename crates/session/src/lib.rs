@@ -14,6 +14,7 @@
 mod attempts;
 mod backlog;
 mod calling;
+mod connecting;
 mod connection;
 mod description;
 mod error;
@@ -27,7 +28,6 @@ mod output;
 pub mod paths;
 pub mod reach;
 mod receiver;
-mod reconnecting;
 mod reporting;
 mod rtcp;
 mod sender;
@@ -58,10 +58,10 @@ pub use sink::{DatagramTaker, DescriptionTaker, TakenDatagram, Target};
 pub use source::Source;
 pub use stream_name::{StreamName, StreamNameError, split_name, with_name};
 pub use totals::SenderTotals;
-pub use url::{
-    ReceiverAddress, ReceiverUrl, ReceiverUrlError, TOKEN_VARIABLE, own_host, random_token,
-};
+pub use url::{ReceiverAddress, ReceiverUrl, ReceiverUrlError, TOKEN_VARIABLE, own_host};
 pub use viewers::{RelayReport, Viewers};
+
+pub use ontempo_transport::random_token;
 
 /// Connections with the token at a time of a receiver: it receives one stream, and refuses other
 /// senders in a moment. More are refused. Strangers without the token take none of these places.

@@ -1,7 +1,8 @@
 //! The messages between sender and receiver.
 //!
 //! A sender opens one flow, whose label is a [`Label`]: that of frames of an elementary stream names the
-//! coding, and has a version of its own, which receivers that know none refuse. Each of its units is a media unit
+//! coding, that of several the coding of each in the order of their numbers (`h264+opus`). Each of the two has a
+//! version of its own, which receivers that do not know it refuse. Each of the flow's units is a media unit
 //! ([`Unit::write`]) or begins with a byte whose highest bit is set, which no media unit does: 128 for
 //! a gap, the numbers of datagrams that will not arrive, 8 bytes each, big-endian, 129 for the end of
 //! the stream: how many datagrams it had, 8 bytes, and 1 if it was sent to its end, 0 if it was cut
@@ -14,7 +15,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use ontempo_foundation::Duration;
-use ontempo_media::{Elementary, Unit};
+use ontempo_media::{Codings, Unit};
 use serde::{Deserialize, Serialize};
 
 /// A bit of the first byte of what is no media unit; a gap, the end.
@@ -27,6 +28,9 @@ pub const VERSION: u64 = 4;
 
 /// The version that a label of an elementary stream has.
 const ELEMENTARY_VERSION: u64 = 5;
+
+/// The version that a label of several elementary streams has.
+const STREAMS_VERSION: u64 = 6;
 
 /// What a label begins with.
 const MEDIA: &str = "ontempo media ";
@@ -49,18 +53,23 @@ pub struct Label {
     pub grace: Duration,
     /// Number of earlier connections of the sender.
     pub before: u64,
-    /// The datagrams are [those of an elementary stream](ontempo_media::ElementaryDatagram); `None`: of
-    /// MPEG-TS, RTP or anything else.
-    pub elementary: Option<Elementary>,
+    /// The datagrams are [those of an elementary stream](ontempo_media::ElementaryDatagram), or of several,
+    /// each behind the [number](ontempo_media::split_number) of its stream; `None`: of MPEG-TS, RTP or
+    /// anything else.
+    pub elementary: Option<Codings>,
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { session, latency, grace, before, elementary } = self;
         let (latency, grace) = (latency.as_nanos(), grace.as_nanos());
-        let version = if elementary.is_some() { ELEMENTARY_VERSION } else { VERSION };
+        let version = match elementary.as_ref().map(Codings::only) {
+            None => VERSION,
+            Some(Some(_)) => ELEMENTARY_VERSION,
+            Some(None) => STREAMS_VERSION,
+        };
         write!(f, "{MEDIA}{version} {session:032x} {latency} {grace} {before}")?;
-        elementary.map_or(Ok(()), |coding| write!(f, " {}", coding.word()))
+        elementary.map_or(Ok(()), |codings| write!(f, " {}", codings.words()))
     }
 }
 
@@ -91,8 +100,8 @@ impl fmt::Display for LabelError {
             Self::NotMedia => f.write_str("what it was sent is not from ontempo send"),
             Self::Version(theirs) => write!(
                 f,
-                "this receiver speaks versions {VERSION} and {ELEMENTARY_VERSION} of the media messages, the \
-                 sender version {theirs}"
+                "this receiver speaks versions {VERSION} to {STREAMS_VERSION} of the media messages, the sender \
+                 version {theirs}"
             ),
             Self::Coding => f.write_str(
                 "the sender sends frames of a coding that this receiver does not know: it is newer",
@@ -116,9 +125,13 @@ impl FromStr for Label {
         let version = version.parse().map_err(|_| OTHER)?;
         let (words, elementary) = match version {
             VERSION => (words, None),
-            ELEMENTARY_VERSION => {
-                let (words, coding) = words.rsplit_once(' ').ok_or(OTHER)?;
-                (words, Some(coding.parse().map_err(|()| LabelError::Coding)?))
+            ELEMENTARY_VERSION | STREAMS_VERSION => {
+                let (words, codings) = words.rsplit_once(' ').ok_or(OTHER)?;
+                let codings: Codings = codings.parse().map_err(|()| LabelError::Coding)?;
+                if codings.only().is_some() != (version == ELEMENTARY_VERSION) {
+                    return Err(OTHER);
+                }
+                (words, Some(codings))
             }
             _ => return Err(LabelError::Version(version)),
         };
@@ -235,6 +248,11 @@ impl Report {
         (self.whole_datagrams.saturating_add(wrong), wrong)
     }
 
+    /// Whether it is older than `other`, or of a receiver that was started since.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        self.whole_datagrams < other.whole_datagrams || self.units < other.units
+    }
+
     /// A sentence with the damaged, missing and late data since the report `before`; `None` if
     /// there is none.
     pub fn missed(&self, before: &Self, latency: Duration) -> Option<String> {
@@ -253,7 +271,7 @@ impl Report {
             (
                 late,
                 format!(
-                    "{late} units came late, the longest took {:.0} ms",
+                    "{late} units came late, the longest so far took {:.0} ms",
                     self.max_delay_s * 1e3
                 ),
             ),
@@ -293,18 +311,28 @@ mod tests {
     fn labels_and_gaps_are_read_back() {
         let label = Label { before: 3, ..Label::of(7, Duration::from_millis(200), GRACE) };
         assert_eq!(label.to_string().parse(), Ok(label));
-        for elementary in Elementary::ALL.map(Some) {
-            let label = Label { elementary, ..label };
-            assert_eq!(label.to_string().parse(), Ok(label));
-            let unknown = label.to_string().replace("media 5", "media 4").parse::<Label>();
-            assert_eq!(unknown, Err(LabelError::NotMedia));
+        for (words, version) in
+            [("h264", 5), ("h265", 5), ("av1", 5), ("aac", 5), ("opus", 5), ("h264+opus+aac", 6)]
+        {
+            let label = Label { elementary: words.parse().ok(), ..label };
+            let text = label.to_string();
+            assert!(
+                text.starts_with(&format!("ontempo media {version} ")) && text.ends_with(words)
+            );
+            assert_eq!(text.parse(), Ok(label));
+            for other in [4, 11 - version] {
+                let changed = text.replace(&format!("media {version}"), &format!("media {other}"));
+                assert_eq!(changed.parse::<Label>(), Err(LabelError::NotMedia), "{changed}");
+            }
+            let unknown = text.replace(words, "vp8").parse::<Label>();
+            assert_eq!(unknown, Err(LabelError::Coding));
         }
         assert_eq!("something else".parse::<Label>(), Err(LabelError::NotMedia));
         let before = label.to_string().replace("media 4", "media 3").parse::<Label>();
         assert_eq!(before, Err(LabelError::Version(3)));
         let sentence = LabelError::Version(3).to_string();
         assert!(
-            sentence.contains("versions 4 and 5") && sentence.contains("version 3"),
+            sentence.contains("versions 4 to 6") && sentence.contains("version 3"),
             "{sentence}"
         );
         let too_long = Duration::from_nanos(1 << 62);
@@ -329,5 +357,13 @@ mod tests {
         assert_eq!(before.missed(&Report::default(), latency), None);
         let sentence = after.missed(&before, latency).expect("missed");
         assert!(sentence.contains("10.00 %") && sentence.contains("1 of 10"), "{sentence}");
+    }
+
+    #[test]
+    fn the_longest_delay_is_that_of_the_whole_stream_so_far() {
+        let before = Report { late_units: 5, max_delay_s: 2.0, ..Report::default() };
+        let now = Report { late_units: 6, ..before };
+        let said = now.missed(&before, Duration::from_millis(200)).expect("one is late");
+        assert!(said.ends_with("1 units came late, the longest so far took 2000 ms"), "{said}");
     }
 }

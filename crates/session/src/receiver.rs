@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_media::Elementary;
+use ontempo_media::Codings;
 use ontempo_transport::live::{Connection, Listener, ReceiveFlow, SendFlow};
 use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
 
@@ -131,13 +131,14 @@ pub trait ReceiverHandler {
         Ok(None)
     }
 
-    /// Whether the target takes frames of an elementary stream: asked before a stream of them is opened, whose
-    /// datagrams are [`ElementaryDatagram`](ontempo_media::ElementaryDatagram)s.
+    /// Whether the target takes frames of elementary streams: asked before they are opened. The datagrams of one
+    /// are [`ElementaryDatagram`](ontempo_media::ElementaryDatagram)s, those of several have the
+    /// [number](ontempo_media::split_number) of their stream in front, and are for a [`Target::Taker`] alone.
     ///
     /// # Errors
     /// A sentence: why not. Its sender is refused; without another, of a relay, [`Receiver::run`] fails.
-    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
-        Err(format!("only MPEG-TS and RTP are taken here, not {coding}"))
+    fn take_elementary(&mut self, codings: Codings) -> Result<(), String> {
+        Err(format!("only MPEG-TS and RTP are taken here, not {codings}"))
     }
 
     /// Called for each event; `Break` ends [`Receiver::run`] with [`Error::Handler`].
@@ -459,10 +460,10 @@ impl<H: ReceiverHandler> Receiver<H> {
         }
     }
 
-    /// Reports a stream whose sender another has followed.
+    /// Ends a stream whose sender another has followed.
     fn end_replaced(&mut self) -> Result<(), Error> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
-        let report = with_counts(stream.before, stream.sink.counts());
+        let report = with_counts(stream.before, stream.sink.give_way()?);
         self.emit(ReceiverEvent::StreamEnded(&report))
     }
 

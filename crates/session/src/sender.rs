@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Bytes, Duration, Rate};
-use ontempo_media::Elementary;
-use ontempo_transport::live::{self, Options, connect};
+use ontempo_media::Codings;
+use ontempo_transport::live::{self, Options};
 use ontempo_transport::{
     Closed, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability, SendStatistics, Token,
     Trust,
@@ -67,7 +67,7 @@ pub struct SenderOptions {
     /// The stream's name at a relay; `None`: the one without a name.
     pub stream: Option<StreamName>,
     /// The units are those of a [`Feed::elementary`](crate::Feed::elementary), coded in this way.
-    pub elementary: Option<Elementary>,
+    pub elementary: Option<Codings>,
     /// After a connection is lost, how long to try to connect again.
     pub give_up: Wall,
     /// Set by another thread or a signal handler: ends the source, sends queued units for at most
@@ -240,7 +240,7 @@ impl<H: SenderHandler> Sender<H> {
             totals: SenderTotals::default(),
             first: None,
         };
-        sender.first = Some(sender.open(0)?);
+        sender.first = Some(sender.connect_first()?);
         Ok(sender)
     }
 
@@ -338,12 +338,6 @@ impl<H: SenderHandler> Sender<H> {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
         }
-    }
-
-    fn open(&mut self, before: u64) -> Result<Session, live::Error> {
-        let SenderOptions { remote, name, trust, token, transport, .. } = &self.options;
-        let connection = connect(*remote, name, trust, token.clone(), transport)?;
-        self.open_over(connection, before)
     }
 
     pub(crate) fn open_over(
@@ -508,7 +502,6 @@ impl<H: SenderHandler> Sender<H> {
             self.totals.viewers = session.viewers();
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
-        self.note_heard(session, &connection);
         if let Some(short) = self.latency.check(&connection) {
             self.emit(SenderEvent::LatencyTooShort(short))?;
         }
@@ -518,10 +511,12 @@ impl<H: SenderHandler> Sender<H> {
         self.emit(SenderEvent::Progress(&totals, &connection))
     }
 
-    /// An encoder has to know of a path that bears less before a queue has grown.
+    /// An encoder has to know of a path that bears less before a queue has grown, and of a lost one it is to
+    /// be known since when.
     fn poll_target(&mut self, session: &Session) -> Result<(), Error> {
-        let over = session.connection.statistics();
-        let target = over.and_then(|over| self.following.update(Instant::now(), &over));
+        let Some(over) = session.connection.statistics() else { return Ok(()) };
+        self.note_heard(session, &over);
+        let target = self.following.update(Instant::now(), &over);
         match target.filter(|now| self.target.is_none_or(|last| differs(last, *now))) {
             Some(target) => {
                 self.target = Some(target);

@@ -195,13 +195,14 @@ impl StreamOutput {
 /// The depacketizer of a stream that may be received from its middle.
 pub(crate) struct StreamDepacketizer {
     depacketizer: Depacketizer,
-    /// The sender started earlier: output begins at the first datagram received.
-    is_midway: bool,
+    /// The sender started earlier, and nothing is released before what is in front of it: output begins at the first
+    /// datagram received. Where each has its time, what comes first need not be the first: sound overtakes pictures.
+    begins_with_first: bool,
 }
 
 impl StreamDepacketizer {
     fn push(&mut self, now: Time, unit: &Unit) {
-        if std::mem::take(&mut self.is_midway)
+        if std::mem::take(&mut self.begins_with_first)
             && let Some(first) = unit.parts.first()
         {
             self.depacketizer.begin_at(first.datagram);
@@ -387,7 +388,8 @@ impl Sink {
         let release = release(config, (latency, grace), is_network);
         let depacketizer =
             Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
-        let depacketizer = StreamDepacketizer { depacketizer, is_midway };
+        let begins_with_first = is_midway && release == Release::InOrder;
+        let depacketizer = StreamDepacketizer { depacketizer, begins_with_first };
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {
@@ -418,8 +420,13 @@ impl Sink {
             Target::Taker(to) => StreamOutput::Taker(to),
         };
         let depacketizer = Box::new(depacketizer);
-        let is_bare = label.elementary.is_some() && matches!(out, StreamOutput::Bytes(_));
-        let frames = is_bare.then(Box::default);
+        let frames = match (&out, label.elementary.map(|codings| codings.only())) {
+            (StreamOutput::Bytes(_), Some(None)) => {
+                return Err(Error::Target("several elementary streams are no bytes of one".into()));
+            }
+            (StreamOutput::Bytes(_), Some(Some(_))) => Some(Box::default()),
+            _ => None,
+        };
         Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new(), frames })
     }
 
@@ -513,6 +520,15 @@ impl Sink {
         Ok(counts)
     }
 
+    /// Another stream takes its place: writes the remaining datagrams of one that need not wait for their times, and
+    /// returns the final counters.
+    pub(crate) fn give_way(self) -> Result<Counts, Error> {
+        match &self {
+            Self::Stream { .. } => self.finish(),
+            Self::Udp { .. } => Ok(self.counts()),
+        }
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         match self {
             Self::Stream { counts, .. } => *counts,
@@ -563,3 +579,7 @@ fn write_error(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Erro
          the stream"
     ))
 }
+
+#[cfg(test)]
+#[path = "sink_tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@ use std::thread::{Builder, sleep};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
-use ontempo_media::{Chunker, Format, Gathering, Packetizer, PacketizerOptions, PcrClock};
+use ontempo_media::{Chunker, Codings, Format, Gathering, Packetizer, PacketizerOptions, PcrClock};
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -60,9 +60,11 @@ impl Datagrams {
         Self { packetizer, backlog: Arc::clone(backlog), is_alone }
     }
 
-    /// Of an elementary stream, whose frames leave at once.
-    pub(crate) fn elementary(backlog: &Arc<Backlog>) -> Self {
-        let (format, gathering) = (Some(Format::Elementary), Gathering::NONE);
+    /// Of elementary streams, whose frames leave at once.
+    pub(crate) fn elementary(codings: Codings, backlog: &Arc<Backlog>) -> Self {
+        let of_one = codings.only().map(|_| Format::Elementary);
+        let format = Some(of_one.unwrap_or(Format::Elementaries));
+        let gathering = Gathering::NONE;
         let options = PacketizerOptions { format, gathering, ..PacketizerOptions::default() };
         Self { packetizer: Packetizer::new(options), ..Self::new(backlog, true) }
     }

@@ -174,8 +174,8 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     /// Whether the target takes what this sender has; it is refused if not.
     pub(crate) fn takes(&mut self, connection: &Connection, label: Label) -> Result<bool, Error> {
-        let Some(coding) = label.elementary else { return Ok(true) };
-        let Err(sentence) = self.handler.take_elementary(coding) else { return Ok(true) };
+        let Some(codings) = label.elementary else { return Ok(true) };
+        let Err(sentence) = self.handler.take_elementary(codings) else { return Ok(true) };
         connection.close_with(CloseReason::Failed, &sentence);
         if matches!(self.entrance, Entrance::Calling(_)) {
             return Err(Error::Target(sentence));

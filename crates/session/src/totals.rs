@@ -49,6 +49,14 @@ impl SenderTotals {
         let all = all.max(whole).max(self.datagrams);
         (all, all - whole)
     }
+
+    /// A receiver that was started anew counts anew.
+    pub(crate) fn note_restart(&mut self, report: &Report) {
+        if report.is_before(&self.report) {
+            self.earlier.whole_datagrams += self.report.whole_datagrams;
+            self.report = Report::default();
+        }
+    }
 }
 
 impl<H: SenderHandler> Sender<H> {
@@ -70,16 +78,10 @@ impl<H: SenderHandler> Sender<H> {
         }
     }
 
-    /// A receiver that was started anew counts anew. What a relay reports is now of one viewer, now
-    /// of another.
+    /// What a relay reports is now of one viewer, now of another, and says of no restart.
     pub(crate) fn note_restart(&mut self, session: &Session, report: &Report) {
-        if session.viewers().is_some() {
-            return;
-        }
-        let (last, earlier) = (self.totals.report, &mut self.totals.earlier);
-        if report.whole_datagrams < last.whole_datagrams || report.units < last.units {
-            earlier.whole_datagrams += last.whole_datagrams;
-            self.totals.report = Report::default();
+        if session.viewers().is_none() {
+            self.totals.note_restart(report);
         }
     }
 
@@ -110,5 +112,29 @@ impl<H: SenderHandler> Sender<H> {
         all.arrived = a.arrived + b.arrived;
         all.dropped = a.dropped + b.dropped;
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(whole_datagrams: u64, missing_datagrams: u64) -> Report {
+        Report {
+            units: whole_datagrams / 2,
+            whole_datagrams,
+            missing_datagrams,
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn what_a_receiver_had_before_it_was_started_anew_is_not_missing() {
+        let mut totals = SenderTotals { datagrams: 1_000, ..SenderTotals::default() };
+        for one in [report(500, 10), report(600, 10), report(5, 0), report(380, 0)] {
+            totals.note_restart(&one);
+            totals.report = one;
+        }
+        assert_eq!(totals.datagrams(), (1_000, 20));
     }
 }

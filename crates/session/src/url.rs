@@ -1,8 +1,7 @@
 //! The URL of a receiver: all that a sender needs to find it, to verify it and to be admitted.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::net::UdpSocket;
 use std::str::FromStr;
 
@@ -10,9 +9,6 @@ use ontempo_transport::{Fingerprint, Token};
 
 /// The scheme, with what follows it.
 const SCHEME: &str = "ontempo://";
-
-/// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
-const TOKEN_BYTES: usize = 16;
 
 /// The environment variable of the token. Other users cannot read it, as they can the arguments.
 pub const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
@@ -176,16 +172,6 @@ impl FromStr for ReceiverAddress {
     }
 }
 
-/// A token of 128 random bits, as hexadecimal digits.
-///
-/// # Errors
-/// The system gives no random bytes.
-pub fn random_token() -> io::Result<String> {
-    let mut bytes = [0; TOKEN_BYTES];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 /// A name or an address of this host: its address on the route outwards. Nothing is sent.
 pub fn own_host() -> String {
     // Addresses for documentation (RFC 5737, RFC 3849), which the default route leads to.
@@ -277,13 +263,6 @@ mod tests {
         assert_eq!(read("ontempo://:4433").expect("an address").authority(), ":4433");
         assert_eq!(read("ontempo://host:1/abc"), Err(ReceiverUrlError::Fingerprint));
         assert_eq!(read("ontempo://host"), Err(ReceiverUrlError::Port));
-    }
-
-    #[test]
-    fn random_tokens_have_128_bits_and_differ() {
-        let (one, other) = (random_token().expect("random"), random_token().expect("random"));
-        assert_eq!((one.len(), other.len()), (32, 32));
-        assert!(one != other && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
 
     proptest! {

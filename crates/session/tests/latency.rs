@@ -20,6 +20,15 @@ struct UnderWay {
 /// The latency that is fixed, the delays of datagrams from source to output, and how many the source
 /// had, over 5 s of a path with this delay each way, of which each tenth packet to the receiver is lost.
 fn through(delay: Duration, latency: Option<Duration>) -> (Duration, Vec<Duration>, u64) {
+    through_after(Duration::ZERO, delay, latency)
+}
+
+/// The same over a path that carries nothing for a time.
+fn through_after(
+    silence: Duration,
+    delay: Duration,
+    latency: Option<Duration>,
+) -> (Duration, Vec<Duration>, u64) {
     let options = StreamOptions {
         grace: Duration::ZERO,
         latency,
@@ -36,7 +45,8 @@ fn through(delay: Duration, latency: Option<Duration>) -> (Duration, Vec<Duratio
         while let Some((end, datagram)) = stream.poll_transmit() {
             number += 1;
             let to_receiver = end == End::Sender;
-            if to_receiver && number % 10 == 0 && now > begins {
+            let is_silent = now < Time::ZERO + silence;
+            if is_silent || to_receiver && number % 10 == 0 && now > begins {
                 continue;
             }
             let arrives = std::cmp::Reverse((now + delay, number));
@@ -75,6 +85,21 @@ fn a_latency_that_is_not_given_is_four_measured_round_trips_and_repairs_losses_o
         // Of 1,000, with repairs that wait for acknowledgements and for the window.
         assert!(pushed - delays.len() as u64 <= 10, "{} of {pushed}", delays.len());
     }
+}
+
+/// The stream begins after 2 s, the path carries something after 1.85 s. An attempt to connect begins within
+/// 250 ms, costs two round trips, half of one is left for timers, and what is then younger than the
+/// latency is sent. The repetitions of one attempt alone would be a second apart.
+#[test]
+fn a_stream_is_there_within_an_attempt_of_the_first_that_its_path_carries() {
+    let (one_way, latency) = (Duration::from_millis(50), Duration::from_millis(300));
+    let silence = Duration::from_millis(1_850);
+    let (_, delays, pushed) = through_after(silence, one_way, Some(latency));
+    let connected = silence + Duration::from_millis(250) + one_way * 5;
+    let late = connected.saturating_sub(latency + Duration::from_secs(2));
+    let unsent = late.as_nanos() / EVERY.as_nanos();
+    let missing = pushed - delays.len() as u64;
+    assert!(missing <= unsent + 10, "{missing} of {pushed} are missing, {unsent} were too old");
 }
 
 #[test]

@@ -3,17 +3,21 @@
 use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_media::{
     Film, FrameKind, GeneratorParameters, RestoredDatagram, Sending, generate, ts::PACKET,
 };
 use ontempo_session::simulated::{End, Stream, StreamOptions};
-use ontempo_transport::{Configuration, DeliveryOrder, Reliability};
+use ontempo_transport::{DeliveryOrder, Reliability};
 
 /// Bytes of UDP and IP headers.
 const HEADERS: usize = 28;
 
 /// From when frames are counted: after the first group of pictures.
 const FROM: Duration = Duration::from_millis(2_100);
+
+/// Seeds whose mean counts: a start differs from seed to seed.
+const SEEDS: u64 = 4;
 
 /// Packets that wait for the link at most.
 const QUEUE: usize = 100;
@@ -104,6 +108,7 @@ struct Case {
     rtt: Duration,
     buffer: Duration,
     lasts: Duration,
+    seed: u64,
 }
 
 /// Sends a film of 4 Mbit/s, a key picture each 2 s, and returns the shares of pictures and sound
@@ -122,10 +127,10 @@ fn carry(case: &Case) -> (f64, f64) {
         latency: Some(case.buffer),
         order: DeliveryOrder::PartialOrder,
         reliability: Reliability::Deadline,
-        congestion: Configuration::default().congestion,
+        congestion: CongestionName::FOR_MEDIA.over_udp(&[]).expect("BBR for media"),
         custom: None,
     };
-    let mut stream = Stream::new(Time::ZERO, options, 1).expect("a stream");
+    let mut stream = Stream::new(Time::ZERO, options, case.seed).expect("a stream");
     let half = case.rtt / 2;
     let mut links = [Link::new(case.kbit_s, half), Link::new(case.kbit_s, half)];
     let (mut next, mut bytes) = (0, Vec::new());
@@ -163,16 +168,19 @@ fn carry(case: &Case) -> (f64, f64) {
 
 fn case(kbit_s: u64, rtt_ms: u64, buffer_ms: u64) -> Case {
     let ms = Duration::from_millis;
-    Case { kbit_s, rtt: ms(rtt_ms), buffer: ms(buffer_ms), lasts: Duration::from_secs(22) }
+    Case { kbit_s, rtt: ms(rtt_ms), buffer: ms(buffer_ms), lasts: Duration::from_secs(22), seed: 1 }
 }
 
-/// Before frames were dropped whole, 2 to 5 % of the pictures were decoded on time.
+/// Packets of frames that matter alike once went in turn, so that most came late: 34 to 40 % of the pictures.
 #[test]
-fn at_four_fifths_of_its_rate_a_third_of_the_pictures_and_nearly_all_sound_come_on_time() {
+fn at_four_fifths_of_its_rate_nearly_half_of_the_pictures_and_nearly_all_sound_come_on_time() {
     for (rtt_ms, buffer_ms) in [(100, 400), (300, 600), (300, 1_200)] {
-        let (pictures, sound) = carry(&case(3_200, rtt_ms, buffer_ms));
+        let of_seeds =
+            (1..=SEEDS).map(|seed| carry(&Case { seed, ..case(3_200, rtt_ms, buffer_ms) }));
+        let sum = of_seeds.reduce(|all, one| (all.0 + one.0, all.1 + one.1)).unwrap_or_default();
+        let (pictures, sound) = (sum.0 / SEEDS as f64, sum.1 / SEEDS as f64);
         let what = format!("{rtt_ms} ms, {buffer_ms} ms");
-        assert!(pictures >= 30.0, "{what}: {pictures} % of pictures");
+        assert!(pictures >= 44.0, "{what}: {pictures} % of pictures");
         assert!(sound >= 98.0, "{what}: {sound} % of sound");
     }
 }

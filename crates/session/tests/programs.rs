@@ -1,15 +1,17 @@
 //! A sending and a receiving program that use only the crate's public API.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_media::{Elementary, FrameKind, FrameTimes, Kind, Part, Span, Unit, cut_frame};
+use ontempo_media::{
+    Codings, Elementary, FrameKind, FrameTimes, Kind, Part, Span, Unit, cut_frame,
+};
 use ontempo_session::{
     Backlog, Error, Feed, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions,
     Sender, SenderEvent, SenderOptions, Source, Target, configuration,
@@ -57,8 +59,11 @@ impl ReceiverHandler for Frames {
         Ok(Target::Bytes { to: Box::new(self.0.clone()), name: "the test".to_owned() })
     }
 
-    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
-        if coding == Elementary::H264 { Ok(()) } else { Err(format!("no {coding} here")) }
+    fn take_elementary(&mut self, codings: Codings) -> Result<(), String> {
+        match codings.only() {
+            Some(Elementary::H264) => Ok(()),
+            _ => Err(format!("no {codings} here")),
+        }
     }
 
     fn on_event(&mut self, _: ReceiverEvent<'_>) -> ControlFlow<()> {
@@ -188,6 +193,24 @@ fn a_wrong_token_and_a_receiver_that_cannot_write_are_reported_as_close_reasons(
 }
 
 #[test]
+fn a_sender_that_is_stopped_before_anybody_has_answered_leaves_no_attempt_behind() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let remote = silent.local_addr().expect("an address");
+    let (_, trust) = listener();
+    let options = options(remote, trust, b"open");
+    let stop = Arc::clone(&options.stop);
+    let stopping = spawn(move || {
+        // It has begun to connect.
+        silent.recv_from(&mut [0; 2_000]).expect("a datagram");
+        stop.store(true, Ordering::Relaxed);
+    });
+    let backlog = Arc::new(Backlog::new(1 << 20, false));
+    let ended = Sender::connect(options, backlog, Source::Program, ignore_events).err();
+    assert!(matches!(ended, Some(Error::Unanswered(at)) if at == remote), "{ended:?}");
+    stopping.join().expect("no panic");
+}
+
+#[test]
 fn frames_are_written_one_behind_the_other_and_a_coding_that_is_not_taken_is_refused() {
     let (listener, trust) = listener();
     let remote = listener.local();
@@ -198,29 +221,32 @@ fn frames_are_written_one_behind_the_other_and_a_coding_that_is_not_taken_is_ref
         Receiver::new(listener, options, handler).run()
     });
     let frames = [vec![1; 70_000], vec![2; 10], vec![3; 300_000]];
-    let send = |coding| {
+    let send = |words: &str| {
         let backlog = Arc::new(Backlog::new(1 << 20, false));
-        let feed = Feed::elementary(&backlog).expect("a thread");
-        let elementary = Some(coding);
+        let codings = words.parse().expect("codings");
+        let feed = Feed::elementary(codings, &backlog).expect("a thread");
+        let elementary = Some(codings);
         let options = SenderOptions { elementary, ..options(remote, trust.clone(), b"open") };
         let mut sender =
             Sender::connect(options, backlog, Source::Program, ignore_events).expect("connected");
         feed.batch().push(b"\0what a decoder has to know");
         for (number, frame) in (0..).zip(&frames) {
             let (kind, times) = (FrameKind::Key, FrameTimes::default());
-            cut_frame(kind, number, times, frame, |part| feed.batch().push(part));
+            cut_frame(kind, number, times, frame, |part| feed.batch().push(part)).expect("cut");
         }
         feed.end();
         sender.run()
     };
-    match send(Elementary::Av1) {
-        Err(Error::EndedByReceiver(closed)) => {
-            assert_eq!(closed.reason, CloseReason::Failed);
-            assert!(closed.sentence.contains("no AV1 here"), "{}", closed.sentence);
+    for (words, expected) in [("av1", "no AV1 here"), ("h264+opus", "no H.264 and Opus here")] {
+        match send(words) {
+            Err(Error::EndedByReceiver(closed)) => {
+                assert_eq!(closed.reason, CloseReason::Failed);
+                assert!(closed.sentence.contains(expected), "{}", closed.sentence);
+            }
+            other => panic!("not refused: {other:?}"),
         }
-        other => panic!("not refused: {other:?}"),
     }
-    send(Elementary::H264).expect("sent");
+    send("h264").expect("sent");
     assert_eq!(receiving.join().expect("no panic").expect("received"), Outcome::StreamEnded);
     assert!(*written.0.lock().expect("no panic") == frames.concat(), "the bytes differ");
 }

@@ -1,9 +1,10 @@
 //! Shared by tests: records a test that this machine cannot run as skipped; draws what hostile
-//! peers send ([`hostile`]); multiplexes AV1.
+//! peers send ([`hostile`]); multiplexes AV1; counts what is allocated.
 //!
 //! cargo's harness knows only passed and failed, and hides the output of passed tests. A test that
 //! skips itself is therefore recorded in a file, which `make test` counts.
 
+mod allocator;
 mod av1;
 pub mod hostile;
 mod usage;
@@ -13,6 +14,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
 
+pub use allocator::CountingAllocator;
 pub use av1::{Av1Framing, av1_transport_stream};
 pub use usage::used;
 

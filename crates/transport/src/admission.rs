@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::config::Configuration;
+use crate::share::Share;
 
 /// Part of [`half_open`](crate::Configuration::half_open) that one source may use: a sixteenth.
 const MAX_SHARE: usize = 16;
@@ -48,59 +49,23 @@ struct Entry {
     is_validated: bool,
 }
 
-/// All incoming connections that have not presented the token.
+/// Incoming connections that have not presented the token, of all endpoints that share an address.
 #[derive(Debug, Default)]
-pub(crate) struct Admission {
-    entries: BTreeMap<usize, Entry>,
+pub(crate) struct HalfOpen {
+    all: usize,
     origins: BTreeMap<Origin, usize>,
     unvalidated: usize,
 }
 
-impl Admission {
-    /// What to do with a first packet from `origin`, where `most` connections may be half open and
-    /// `always` asks for Retry in any case.
-    pub(crate) fn decide(
-        &self,
-        origin: Origin,
-        is_validated: bool,
-        (most, always): (usize, bool),
-    ) -> Decision {
-        let part = |part: usize| (most / part).max(1);
-        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
-        if !is_validated {
-            let is_pressed = self.unvalidated >= part(MAX_UNVALIDATED)
-                || of_origin >= part(2 * MAX_SHARE)
-                || self.entries.len() >= part(2);
-            if always || is_pressed {
-                return Decision::Validate;
-            }
-        }
-        if of_origin >= part(MAX_SHARE) || self.entries.len() >= most {
-            return Decision::Ignore;
-        }
-        Decision::Accept
+impl HalfOpen {
+    fn add(&mut self, entry: Entry) {
+        self.all += 1;
+        *self.origins.entry(entry.origin).or_default() += 1;
+        self.unvalidated += usize::from(!entry.is_validated);
     }
 
-    /// The connection at `place` was accepted.
-    pub(crate) fn insert(&mut self, place: usize, origin: Origin, is_validated: bool) {
-        self.remove(place);
-        self.entries.insert(place, Entry { origin, is_validated });
-        *self.origins.entry(origin).or_default() += 1;
-        self.unvalidated += usize::from(!is_validated);
-    }
-
-    /// The connection at `place` has proved to receive at its address.
-    pub(crate) fn validate(&mut self, place: usize) {
-        if let Some(entry) = self.entries.get_mut(&place)
-            && !std::mem::replace(&mut entry.is_validated, true)
-        {
-            self.unvalidated -= 1;
-        }
-    }
-
-    /// The connection at `place` has presented the token, or nothing of it is held any more.
-    pub(crate) fn remove(&mut self, place: usize) {
-        let Some(entry) = self.entries.remove(&place) else { return };
+    fn remove(&mut self, entry: Entry) {
+        self.all -= 1;
         self.unvalidated -= usize::from(!entry.is_validated);
         if let Some(count) = self.origins.get_mut(&entry.origin) {
             *count -= 1;
@@ -111,8 +76,76 @@ impl Admission {
     }
 }
 
-/// The places of connections that were begun here or have presented the token. Those without it
-/// have no share in them: whoever can send packets could take them all.
+/// Incoming connections of an endpoint that have not presented the token.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    entries: BTreeMap<usize, Entry>,
+    share: Share,
+}
+
+impl Admission {
+    /// None so far.
+    pub(crate) fn new(share: Share) -> Self {
+        Self { entries: BTreeMap::new(), share }
+    }
+
+    /// What to do with a first packet from `origin`, where `most` connections may be half open and
+    /// `always` asks for Retry in any case. One to be accepted is counted from now on, until it is
+    /// [inserted](Self::insert) and removed, or [withdrawn](Self::withdraw).
+    pub(crate) fn decide(
+        &self,
+        origin: Origin,
+        is_validated: bool,
+        (most, always): (usize, bool),
+    ) -> Decision {
+        let mut all = self.share.half_open();
+        let part = |part: usize| (most / part).max(1);
+        let of_origin = all.origins.get(&origin).copied().unwrap_or(0);
+        if !is_validated {
+            let is_pressed = all.unvalidated >= part(MAX_UNVALIDATED)
+                || of_origin >= part(2 * MAX_SHARE)
+                || all.all >= part(2);
+            if always || is_pressed {
+                return Decision::Validate;
+            }
+        }
+        if of_origin >= part(MAX_SHARE) || all.all >= most {
+            return Decision::Ignore;
+        }
+        all.add(Entry { origin, is_validated });
+        Decision::Accept
+    }
+
+    /// The connection at `place` was accepted, as [decided](Self::decide).
+    pub(crate) fn insert(&mut self, place: usize, origin: Origin, is_validated: bool) {
+        self.remove(place);
+        self.entries.insert(place, Entry { origin, is_validated });
+    }
+
+    /// A connection that was to be accepted could not be.
+    pub(crate) fn withdraw(&self, origin: Origin, is_validated: bool) {
+        self.share.half_open().remove(Entry { origin, is_validated });
+    }
+
+    /// The connection at `place` has proved to receive at its address.
+    pub(crate) fn validate(&mut self, place: usize) {
+        if let Some(entry) = self.entries.get_mut(&place)
+            && !std::mem::replace(&mut entry.is_validated, true)
+        {
+            self.share.half_open().unvalidated -= 1;
+        }
+    }
+
+    /// The connection at `place` has presented the token, or nothing of it is held any more.
+    pub(crate) fn remove(&mut self, place: usize) {
+        if let Some(entry) = self.entries.remove(&place) {
+            self.share.half_open().remove(entry);
+        }
+    }
+}
+
+/// The places of connections that were begun here or have presented the token, of all endpoints that
+/// share an address. Those without it have no share in them: whoever can send packets could take them all.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: usize,
@@ -167,7 +200,7 @@ mod tests {
 
     #[test]
     fn one_origin_gets_its_share_and_leaves_the_others() {
-        let mut admission = Admission::default();
+        let mut admission = Admission::new(Share::alone());
         let attacker = origin("10.0.0.1");
         let mut place = 0;
         for is_validated in [false, true] {
@@ -182,14 +215,34 @@ mod tests {
         assert_eq!(admission.decide(attacker, true, (512, false)), Decision::Ignore);
         let other = origin("10.0.0.2");
         assert_eq!(admission.decide(other, false, (512, false)), Decision::Accept);
+        admission.withdraw(other, false);
         (0..place).for_each(|place| admission.remove(place));
-        assert!(admission.entries.is_empty() && admission.origins.is_empty());
-        assert_eq!(admission.unvalidated, 0);
+        assert!(admission.entries.is_empty());
+        let all = admission.share.half_open();
+        assert!(all.origins.is_empty() && (all.all, all.unvalidated) == (0, 0));
+    }
+
+    #[test]
+    fn endpoints_that_share_an_address_have_one_limit_of_half_open_connections() {
+        let shares = Share::among(std::num::NonZeroU8::new(3).unwrap());
+        let mut admissions: Vec<Admission> = shares.into_iter().map(Admission::new).collect();
+        let mut accepted = 0;
+        for host in 0..10_000u32 {
+            let from = Origin::from(std::net::Ipv4Addr::from_bits(host));
+            let admission = &mut admissions[host as usize % 3];
+            if admission.decide(from, true, (512, false)) == Decision::Accept {
+                admission.insert(accepted, from, true);
+                accepted += 1;
+            }
+        }
+        assert_eq!(accepted, 512);
+        admissions.iter_mut().for_each(|admission| (0..512).for_each(|at| admission.remove(at)));
+        assert_eq!(admissions[0].share.half_open().all, 0);
     }
 
     #[test]
     fn addresses_that_nobody_receives_at_use_an_eighth() {
-        let mut admission = Admission::default();
+        let mut admission = Admission::new(Share::alone());
         let mut place = 0;
         for host in 0..10_000u32 {
             let spoofed = Origin::from(std::net::Ipv4Addr::from_bits(host));

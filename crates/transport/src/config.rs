@@ -71,6 +71,12 @@ pub struct Configuration {
     /// A constant cwnd in place of congestion control, as in the experiment of
     /// rr3216: only for a path without other traffic, since nothing reacts to congestion.
     pub static_window: Option<Packets>,
+    /// The round trip that is assumed before one is measured, above 0. A handshake that is not
+    /// answered is repeated after three of them, 250 ms by default as a lost connection is called
+    /// again, and then after twice as long each time, at most a second. RFC 9002, section 6.2.2, says
+    /// 333 ms: of a live stream a second's pictures are late by then. On a longer path the first
+    /// packet goes twice.
+    pub assumed_round_trip: Duration,
     /// True: round-trip samples are corrected for the delay that a train of packets causes itself,
     /// before the congestion control uses them (thesis, ch. V).
     pub rtt_correction: bool,
@@ -155,6 +161,7 @@ impl Default for Configuration {
             custom: None,
             initial_window: Packets::new(10),
             static_window: None,
+            assumed_round_trip: Duration::from_millis(250) / 3,
             rtt_correction: false,
             pacing: Some(PacingConfig::default()),
             segments: 64,
@@ -248,6 +255,7 @@ impl Configuration {
             .datagram_send_buffer_size(DATAGRAM_BUFFER)
             .packet_threshold(self.packet_threshold.max(3))
             .time_threshold(self.time_threshold)
+            .initial_rtt(std(self.assumed_round_trip))
             .initial_mtu(self.packet_size)
             .mtu_discovery_config(self.discover_packet_size.then_some(discovery))
             .max_idle_timeout(IdleTimeout::try_from(std(self.idle_timeout)).ok())

@@ -1,6 +1,7 @@
 //! All connections of one UDP socket.
 
 mod memory;
+mod places;
 mod turns;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -19,15 +20,16 @@ use ontempo_foundation::{RandomStream, Time, host_prefix};
 use ring::hmac;
 
 use crate::address::Aliases;
-use crate::admission::{Admission, Decision, Origin, Places, is_answered};
+use crate::admission::{Admission, Decision, Origin, is_answered};
 use crate::buffers::Part;
 use crate::config::{Configuration, largest_payload};
-use crate::connection::{Connection, Step};
+use crate::connection::{Connection, ConnectionEvent, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
 use crate::identity::{Identity, IdentityError, Token, Trust};
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
 use crate::seeded::{GivenTime, SeededIds, folded, random_bytes};
+use crate::share::Share;
 use memory::CONNECTION_COST;
 use ontempo_udp::Dscp;
 
@@ -98,7 +100,7 @@ pub struct Endpoint {
     scratch: Vec<u8>,
     aliases: Aliases,
     admission: Admission,
-    places: Places,
+    share: Share,
     /// Memory of all connections.
     memory: u64,
 }
@@ -141,9 +143,14 @@ impl Endpoint {
     /// simulations it must come from the system's entropy, since connection ids and token keys
     /// depend on it. (TLS uses the system's randomness.)
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
+        Self::with_share(config, seed, Share::alone())
+    }
+
+    /// As [`new`](Self::new), one of several endpoints at one address, each with another seed.
+    pub fn with_share(config: Configuration, seed: [u8; 32], share: Share) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
         let folded = folded(&key);
-        let ids = SeededIds::new(folded, key.clone());
+        let ids = SeededIds::new(folded, key.clone(), share.clone());
         let clock = Arc::new(AtomicU64::new(0));
         Self {
             stack: stack(&config, seed, key, &ids),
@@ -163,8 +170,8 @@ impl Endpoint {
             responses: VecDeque::new(),
             scratch: Vec::new(),
             aliases: Aliases::default(),
-            admission: Admission::default(),
-            places: Places::default(),
+            admission: Admission::new(share.clone()),
+            share,
             memory: 0,
         }
     }
@@ -211,7 +218,7 @@ impl Endpoint {
         token: Token,
     ) -> Result<ConnectionId, ConnectFailed> {
         self.set_clock(now);
-        if !self.places.has(None, &self.config) {
+        if !self.share.places().has(None, &self.config) {
             return Err(ConnectFailed::TooMany);
         }
         let tls = trust.client_config().map_err(ConnectFailed::Trust)?;
@@ -258,6 +265,11 @@ impl Endpoint {
         self.aliases.real(remote)
     }
 
+    /// Its place among the endpoints at its address.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
     /// Its configuration.
     pub fn configuration(&self) -> &Configuration {
         &self.config
@@ -300,7 +312,8 @@ impl Endpoint {
                     }
                     let unproved = kept.connection.unproved(now);
                     if let Some(address) = unproved.and_then(|remote| self.aliases.real(remote)) {
-                        self.aliases.again(address, self.config.connections);
+                        let most = self.config.connections / usize::from(self.share.count().get());
+                        self.aliases.again(address, most);
                     }
                     // It is processed together with the datagrams received with it.
                     kept.connection.touched = true;
@@ -428,7 +441,7 @@ impl Endpoint {
         }
         let remote = incoming.remote_address();
         let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
-        if !self.places.has(Some(origin), &self.config) || !self.has_memory() {
+        if !self.share.places().has(Some(origin), &self.config) || !self.has_memory() {
             let transmit = self.stack.refuse(incoming, scratch);
             self.respond(&transmit, scratch);
             return;
@@ -465,6 +478,7 @@ impl Endpoint {
                 self.progress(now, handle.0);
             }
             Err(error) => {
+                self.admission.withdraw(origin, is_validated);
                 if let Some(transmit) = error.response {
                     self.respond(&transmit, scratch);
                 }
@@ -486,6 +500,7 @@ impl Endpoint {
         }
         self.generation += 1;
         self.count += 1;
+        self.share.begin();
         let buffers = (!accepted).then(|| part(&config)).flatten();
         let connection = Connection::new(now, stack, config, token, self.epoch, (account, trace));
         self.connections[place] = Some(Kept {
@@ -502,7 +517,7 @@ impl Endpoint {
         });
         self.memory += CONNECTION_COST;
         if !accepted {
-            self.places.take(None);
+            self.share.places().take(None);
         }
         self.queue(place);
         ConnectionId { place, generation: self.generation }
@@ -539,25 +554,6 @@ impl Endpoint {
         }
     }
 
-    /// A connection that has presented the token gets a place; it is refused if others with the
-    /// token have taken the last one since it began.
-    fn give_place(&mut self, place: usize) {
-        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-        if kept.has_place || !kept.connection.is_open() {
-            return;
-        }
-        let origin = Some(kept.origin);
-        if !self.places.has(origin, &self.config) {
-            let now = Time::from_nanos(self.clock.load(Ordering::Relaxed));
-            kept.connection.refuse(now);
-            return;
-        }
-        kept.has_place = true;
-        kept.buffers = part(kept.connection.configuration());
-        self.places.take(origin);
-        self.admission.remove(place);
-    }
-
     /// Passes on a connection's events to the stack's endpoint and to the application, and
     /// removes it if it has ended.
     fn settle(&mut self, place: usize) {
@@ -569,21 +565,31 @@ impl Endpoint {
             }
         }
         let id = ConnectionId { place, generation: kept.generation };
+        let is_gone = kept.connection.is_drained();
         while let Some(event_of) = kept.connection.next_event() {
+            if is_gone && matches!(event_of, ConnectionEvent::Closed(_)) {
+                let left = kept
+                    .connection
+                    .take_rest()
+                    .into_iter()
+                    .map(|(flow, deliveries)| Event::Left { connection: id, flow, deliveries });
+                self.events.extend(left);
+            }
             self.events.push_back(event(id, kept.accepted, event_of));
         }
         if kept.accepted && kept.connection.is_validated() {
             self.admission.validate(place);
         }
-        if kept.connection.is_drained() {
+        if is_gone {
             self.admission.remove(place);
             self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
             if kept.has_place {
-                self.places.free(kept.accepted.then_some(kept.origin));
+                self.share.places().free(kept.accepted.then_some(kept.origin));
             }
             self.connections[place] = None;
             self.count -= 1;
+            self.share.end();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Events of an endpoint, and what it sends and receives.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +10,7 @@ use ontempo_foundation::Time;
 use crate::close::Closed;
 use crate::connection::{ConnectionEvent, ReceiveStatistics, SendStatistics};
 use crate::endpoint::ConnectionId;
-use crate::flow::{FlowConfig, FlowId};
+use crate::flow::{Delivery, FlowConfig, FlowId};
 use crate::identity::IdentityError;
 use ontempo_udp::Dscp;
 
@@ -80,6 +81,17 @@ pub enum Event {
     FlowAllowed {
         /// The connection.
         connection: ConnectionId,
+    },
+    /// What a flow had delivered and the application had not [received](crate::Connection::receive), where the
+    /// connection is gone with its [`Closed`](Self::Closed), which follows: the peer's program has been told
+    /// that it arrived.
+    Left {
+        /// The connection.
+        connection: ConnectionId,
+        /// The flow.
+        flow: FlowId,
+        /// In order.
+        deliveries: VecDeque<Delivery>,
     },
     /// A connection was closed by the peer, was lost, or could not be established. No event of it
     /// follows.

@@ -4,7 +4,8 @@
 //! verified by its issuer. A shared token controls who may connect.
 
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -349,6 +350,19 @@ impl ServerCertVerifier for ByFingerprint {
     }
 }
 
+/// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
+const TOKEN_BYTES: usize = 16;
+
+/// A token of 128 random bits, as hexadecimal digits.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub fn random_token() -> io::Result<String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// A secret shared by both sides, which controls who may connect.
 ///
 /// It is compared by its digest, so that neither length nor time reveals anything. It
@@ -415,6 +429,13 @@ impl Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_tokens_have_128_bits_and_differ() {
+        let (one, other) = (random_token().expect("random"), random_token().expect("random"));
+        assert_eq!((one.len(), other.len()), (32, 32));
+        assert!(one != other && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
 
     #[test]
     fn a_fingerprint_is_read_as_it_is_written_and_with_colons() {

@@ -28,6 +28,7 @@ pub mod live;
 mod qlog;
 pub mod quic;
 mod seeded;
+mod share;
 pub mod simulated;
 pub mod wire;
 
@@ -44,7 +45,8 @@ pub use connection::{
 pub use endpoint::{ConnectionId, Endpoint};
 pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
-pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenError, Trust};
+pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenError, Trust, random_token};
 pub use noq_proto::EcnCodepoint;
 pub use qlog::{MAX_TRACE_BYTES, MAX_TRACES, Qlog, QlogError};
+pub use share::{STEERING, Share};
 pub use wire::AckRequest;

@@ -8,6 +8,8 @@ use noq_proto::{ConnectionIdGenerator, TimeSource};
 use ontempo_foundation::RandomStream;
 use ring::hmac;
 
+use crate::share::Share;
+
 /// The time source of the stack's tokens: the time passed in.
 pub(crate) struct GivenTime(pub(crate) Arc<AtomicU64>);
 
@@ -29,12 +31,13 @@ const RANDOM: usize = 6;
 pub(crate) struct SeededIds {
     random: RandomStream,
     key: hmac::Key,
+    share: Share,
 }
 
 impl SeededIds {
-    /// Ids that belong to `key`, drawn by `seed`.
-    pub(crate) fn new(seed: u64, key: hmac::Key) -> Self {
-        Self { random: RandomStream::new(seed, "connection ids"), key }
+    /// Ids that belong to `key`, drawn by `seed`, and lead to the endpoint of `share`.
+    pub(crate) fn new(seed: u64, key: hmac::Key, share: Share) -> Self {
+        Self { random: RandomStream::new(seed, "connection ids"), key, share }
     }
 
     fn tag(&self, random: &[u8]) -> [u8; ID - RANDOM] {
@@ -62,6 +65,7 @@ pub(crate) type Start = [u8; 1 + ID];
 impl ConnectionIdGenerator for SeededIds {
     fn generate_cid(&mut self) -> noq_proto::ConnectionId {
         let mut id = self.random.next_u64().to_le_bytes();
+        id[0] = self.share.own(id[0]);
         let tag = self.tag(&id[..RANDOM]);
         id[RANDOM..].copy_from_slice(&tag);
         noq_proto::ConnectionId::new(&id)

@@ -1,40 +1,18 @@
 //! What connections hold that stay open for hours, counted by the allocator, in virtual time.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use ontempo_foundation::{Duration, Rate, Time};
+use ontempo_testing::CountingAllocator;
 use ontempo_transport::simulated::{Network, Path};
 use ontempo_transport::{
     Configuration, ConnectionId, Endpoint, Event, FlowConfig, FlowId, Identity, Outgoing, Token,
     Trust,
 };
 
-/// Counts the bytes that are allocated.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is passed on to the system's allocator.
-#[expect(unsafe_code, reason = "an allocator is unsafe")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: CountingAllocator = CountingAllocator::new();
 
 const CONNECTIONS: usize = 50;
 
@@ -111,7 +89,7 @@ impl World {
 /// every minute.
 fn held(mut each: impl FnMut(&mut World)) -> Vec<usize> {
     let mut world = World::new();
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = HEAP.held();
     let _ = before;
     let mut all = Vec::new();
     for _ in 0..6 {
@@ -119,7 +97,7 @@ fn held(mut each: impl FnMut(&mut World)) -> Vec<usize> {
             each(&mut world);
             world.run(Duration::from_secs(60));
         }
-        all.push(LIVE.load(Ordering::Relaxed) / CONNECTIONS);
+        all.push(HEAP.held() / CONNECTIONS);
     }
     assert!(world.network.now() > Time::ZERO);
     all

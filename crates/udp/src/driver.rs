@@ -119,6 +119,18 @@ pub struct Driver<P: Protocol> {
     thread: Option<JoinHandle<(P, io::Result<()>)>>,
 }
 
+/// Wakes a driver whose protocol has work from another thread: its
+/// [`next_timeout`](Protocol::next_timeout) has come.
+#[derive(Clone, Debug)]
+pub struct Wake(Arc<Shared>);
+
+impl Wake {
+    /// Wakes it; what it is woken for was stored before. No system call if it is awake.
+    pub fn wake(&self) {
+        self.0.waker.wake();
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     waker: Waker,
@@ -191,6 +203,11 @@ impl<P: Protocol> Driver<P> {
             Err(_) => self.shared.waker.wake(),
         }
         queued
+    }
+
+    /// What wakes it.
+    pub fn wake(&self) -> Wake {
+        Wake(Arc::clone(&self.shared))
     }
 
     /// Counters so far.

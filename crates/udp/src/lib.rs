@@ -19,6 +19,7 @@ mod clock;
 #[cfg(target_os = "linux")]
 mod control;
 mod driver;
+mod group;
 #[cfg(target_os = "linux")]
 mod linux;
 mod plain;
@@ -29,7 +30,8 @@ mod wait;
 
 pub use class::{Dscp, Ecn, UnknownDscp};
 pub use clock::Clock;
-pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics};
+pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics, Wake};
+pub use group::Steering;
 pub use protocol::{Datagram, Next, Protocol, Transmit};
 pub use secret::{Cookie, CookieJar, random};
 pub use socket::{BindError, Fragmentation, Socket, SocketOptions, any_for};

@@ -48,6 +48,26 @@ pub(super) fn option(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::R
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
+/// Spreads what arrives among the sockets at the address of this one by a program of classic BPF.
+pub(super) fn steer(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    let length = size_of_val(&program) as libc::socklen_t;
+    // SAFETY: the kernel reads `program` and the `len` steps that it points to, and keeps no pointer to them.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            length,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Sends `data` with these control messages.
 pub(super) fn send(
     socket: BorrowedFd<'_>,

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::num::NonZeroU8;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ontempo_foundation::{Bytes, Time};
 use socket2::{Domain, Protocol, SockAddr, Socket as RawSocket, Type};
 
+use super::group::Steering;
 #[cfg(target_os = "linux")]
 use super::linux;
 use super::plain;
@@ -114,7 +116,7 @@ impl Socket {
     /// # Errors
     /// If the address is not local or is in use, or the system has no such sockets.
     pub fn bind(address: SocketAddr, options: SocketOptions) -> Result<Self, BindError> {
-        Self::open(address, options).map_err(|error| BindError { address, error })
+        Self::open(address, options, false).map_err(|error| BindError { address, error })
     }
 
     /// A socket at `port` of all local addresses, IPv6 and IPv4, or IPv4 alone if the
@@ -130,7 +132,12 @@ impl Socket {
         })
     }
 
-    fn open(address: SocketAddr, options: SocketOptions) -> io::Result<Self> {
+    /// A socket at an address, which it shares with others or not.
+    pub(super) fn open(
+        address: SocketAddr,
+        options: SocketOptions,
+        is_shared: bool,
+    ) -> io::Result<Self> {
         let raw = RawSocket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         raw.set_nonblocking(true)?;
         if address.is_ipv6() {
@@ -151,6 +158,9 @@ impl Socket {
             is_plain,
         };
         socket.set_up(options)?;
+        if is_shared {
+            socket.share()?;
+        }
         socket2::SockRef::from(&socket.socket).bind(&address.into())?;
         Ok(socket)
     }
@@ -197,6 +207,25 @@ impl Socket {
     #[cfg(not(target_os = "linux"))]
     fn set_up(&self, _: SocketOptions) -> io::Result<()> {
         self.set_class()
+    }
+
+    /// Lets further sockets of this user have its address.
+    pub(super) fn share(&self) -> io::Result<()> {
+        socket2::SockRef::from(&self.socket).set_reuse_port(true)
+    }
+
+    /// Asks the kernel to spread what arrives among `count` sockets at this address.
+    #[cfg(target_os = "linux")]
+    pub(super) fn steer(&self, count: NonZeroU8, steering: Steering) -> io::Result<()> {
+        if self.is_plain {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        linux::steer(self.socket.as_fd(), &steering.program(count))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn steer(&self, _: NonZeroU8, _: Steering) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Sets the DSCP of the socket; a plain socket has no other.

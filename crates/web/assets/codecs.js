@@ -228,6 +228,45 @@ export function soundCodec(coding, bytes) {
   }
 }
 
+// Why a frame of sound is of no use that is whole: its stream does not say its channels in a way that is decoded here. `null`
+// if it does, or if the bytes are no such frame.
+export function unheard(coding, bytes) {
+  if (coding === PRIVATE && bytes.length > 1 && (bytes[0] === 0 || bytes[0] > 8)) {
+    const which = bytes[0] === 0 ? "Opus in dual mono (two programs, one in each channel)"
+      : `Opus with channels that its tables do not name (channel code 0x${hex(bytes[0])})`;
+    return silent(which, "Send mono or stereo (ffmpeg: -c:a libopus -ac 2)");
+  }
+  const isAdts = coding === ADTS && bytes.length >= 7 && bytes[0] === 0xff && (bytes[1] & 0xf6) === 0xf0;
+  if (isAdts && (bytes[2] & 1) === 0 && bytes[3] >> 6 === 0) {
+    return silent("AAC whose headers do not say its channels (channel configuration 0)", "Send mono or stereo (ffmpeg: -c:a aac -ac 2)");
+  }
+  return null;
+}
+
+const silent = (which, instead) =>
+  `The stream's sound is ${which}, which this page does not decode: it is silent. ${instead}, or watch it with a player: ${PLAYER}`;
+
+// What a decoder of pictures needs first, and how encoders are made to repeat it.
+const SETS = new Map([
+  [H264, ["parameter sets (SPS and PPS)", "ffmpeg: -bsf:v dump_extra; GStreamer: h264parse config-interval=-1"]],
+  [HEVC, ["parameter sets (VPS, SPS and PPS)", "ffmpeg: -bsf:v dump_extra; GStreamer: h265parse config-interval=-1"]],
+  [PRIVATE, ["a sequence header", "ffmpeg: -bsf:v dump_extra"]],
+]);
+
+// What is said of key pictures that do not tell how they are coded.
+export function withoutSets(coding) {
+  const [sets, how] = SETS.get(coding);
+  return `The stream's key pictures are ${nameOf(coding, false)} without ${sets}, which a decoder needs first. `
+    + `Let the encoder send them with each key picture (${how}).`;
+}
+
+// What is said of a stream of which no key picture comes.
+export function withoutKeys(coding, seconds) {
+  const sets = coding === PRIVATE ? " with a sequence header" : "";
+  return `For ${seconds} s no key picture${sets} has come, and decoding begins at one. `
+    + "Let the encoder make one every 2 s (ffmpeg: -g 50; x264enc: key-int-max=50).";
+}
+
 // What shows the stream without a browser.
 export const PLAYER = "ontempo receive --to - … | ffplay -";
 

@@ -1,9 +1,9 @@
 // The page: connects, shows pictures and figures, plays sound, and says what is wrong.
 
 import { FULL, WRONG_TOKEN, watch } from "./session.js";
-import { Clock, Pictures } from "./playout.js";
+import { Clock, NO_KEY, Pictures } from "./playout.js";
 import { Sound } from "./sound.js";
-import { PLAYER } from "./codecs.js";
+import { PLAYER, withoutKeys } from "./codecs.js";
 
 const INSTEAD = `Watch it with a player: ${PLAYER}`;
 const $ = (id) => document.getElementById(id);
@@ -16,10 +16,10 @@ function say(sentence) {
   said = sentence;
   $("message").textContent = sentence;
 }
-// What goes wrong with the stream itself; it stays until another one begins.
+// What goes wrong with the stream itself; it stays until another one begins, or until `null` says that it is over.
 function onProblem(sentence) {
   problem = sentence;
-  say(sentence);
+  if (sentence !== null) say(sentence);
 }
 // Why no sound is heard; it stays until sound is turned off.
 let silence = null;
@@ -30,12 +30,19 @@ let sound;
 const rates = [];
 let receiver = {};
 let painted = 0;
+// The pictures of a stream of which none has come: the receiver sends them from a key picture on. Their coding, and since when.
+let awaited = null;
 // Frames that the receiver did not send, as this line was too slow.
 let leftOut = 0;
 
 function restart() {
   pictures.restart();
   sound.restart();
+}
+
+function awaitPictures(stream) {
+  if (stream === undefined) awaited = null;
+  else if (awaited?.coding !== stream.stream_type) awaited = { coding: stream.stream_type, since: performance.now() };
 }
 
 function onDocument(told) {
@@ -51,11 +58,14 @@ function onDocument(told) {
       } else if (painted === pictures.figures.painted) {
         say("Waiting for a key picture …");
       }
+      awaitPictures(told.streams.find((one) => !one.sound));
       break;
     case "lost":
+      awaited = null;
       say("The receiver has lost its sender, and waits for it …");
       break;
     case "ended":
+      awaited = null;
       say("The stream has ended. Waiting for the next …");
       restart();
       break;
@@ -74,6 +84,7 @@ function onMessage(message, arrived, bytes) {
     onDocument(message.document);
     return;
   }
+  if (!message.isSound) awaited = null;
   rates.push({ at: arrived, bytes, isPicture: !message.isSound });
   if (!message.isCatchUp && clock.note(message, arrived)) restart();
   (message.isSound ? sound : pictures).take(message);
@@ -165,6 +176,7 @@ function showFigures() {
   text("viewers", known(receiver.viewers, String));
   if (painted !== pictures.figures.painted && problem === null) say(silence ?? "");
   painted = pictures.figures.painted;
+  if (awaited !== null && now - awaited.since > NO_KEY) onProblem(withoutKeys(awaited.coding, NO_KEY / 1000));
   $("sound").hidden = !sound.isThere;
   $("sound").textContent = sound.isOn ? "Sound off" : "Sound on";
   drawHistory(now);

@@ -1,6 +1,6 @@
 // When pictures and sound are due here, and the way of a picture from its message to the canvas.
 
-import { pictureCodec, refusal } from "./codecs.js";
+import { pictureCodec, refusal, withoutKeys, withoutSets } from "./codecs.js";
 
 // The share of pictures, and of sound, for which the others wait, and of how many ms.
 const NEARLY_ALL = { picture: 0.95, sound: 0.98 };
@@ -33,6 +33,8 @@ const JUMP = 2000;
 const MAX_PENDING = 2000;
 const SPAN = 10000;
 const NOTHING = new Uint8Array();
+// A key picture that does not come for so long is missed, ms: encoders make one every 10 s at the least where nobody asks.
+export const NO_KEY = 15000;
 
 // The extreme of the last 5 to 10 s.
 class Extreme {
@@ -150,6 +152,8 @@ export class Pictures {
     this.last = null;
     this.isTainted = false;
     this.needsKey = true;
+    // Since when there are pictures and no key picture among them.
+    this.searching = null;
     this.name = null;
     if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
     this.decoder = null;
@@ -202,6 +206,12 @@ export class Pictures {
   findKey(now) {
     let count = this.pending.findIndex((picture) => picture.isKey);
     const isFound = count >= 0;
+    if (isFound || this.pending.length === 0) {
+      if (isFound) this.searching = null;
+    } else {
+      this.searching ??= now;
+      if (now - this.searching > NO_KEY) this.onProblem(withoutKeys(this.pending[0].coding, NO_KEY / 1000));
+    }
     if (!isFound) count = this.pending.findLastIndex((picture) => now - this.clock.at(picture.shown) > SPAN) + 1;
     this.figures.dropped += this.pending.splice(0, count).filter((picture) => !picture.isCatchUp).length;
     return isFound;
@@ -237,7 +247,12 @@ export class Pictures {
       return false;
     }
     const name = codec ?? this.name;
-    if (name === null) return false;
+    if (name === null) {
+      this.onProblem(withoutSets(picture.coding));
+      return false;
+    }
+    // Whatever it was, decoding begins.
+    if (this.needsKey) this.onProblem(null);
     if (this.decoder === null || this.decoder.state !== "configured" || name !== this.name) {
       if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
       this.decoder = new VideoDecoder({

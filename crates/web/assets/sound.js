@@ -1,6 +1,6 @@
 // Sound in step with the pictures: decoded, and scheduled by the same clock.
 
-import { refusal, soundCodec } from "./codecs.js";
+import { refusal, soundCodec, unheard } from "./codecs.js";
 
 // Frames of sound are waited for until this long before their time, ms.
 const WAIT = 40;
@@ -79,7 +79,11 @@ export class Sound {
   decode(frame) {
     const told = soundCodec(frame.coding, frame.data);
     if (told === undefined) this.onSilence(refusal(frame.coding, true, undefined));
-    if (!told) return;
+    if (!told) {
+      const why = unheard(frame.coding, frame.data);
+      if (why !== null) this.onSilence(why);
+      return;
+    }
     const { config, data } = told;
     const key = `${config.codec} ${config.sampleRate} ${config.numberOfChannels}`;
     if (key === this.refused) {

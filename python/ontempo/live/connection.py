@@ -33,7 +33,7 @@ class Connection(Waitable[LiveConnection], Closing):
 
     @property
     def remote(self) -> tuple[str, int]:
-        """The peer's address and port when the connection began."""
+        """The peer's address and port when the connection began; `remote_now` has those now."""
         return self._native.remote
 
     @property
@@ -106,6 +106,15 @@ class Connection(Waitable[LiveConnection], Closing):
             if error.orderly:
                 raise StopAsyncIteration from None
             raise
+
+    async def remote_now(self) -> tuple[str, int] | None:
+        """The peer's address and port now: it may have moved. ``None`` once it is closed."""
+        if self.close_reason is not None:
+            return None
+        remote: tuple[str, int] | None = await result_of(
+            self._bridge, self._native.remote_now(self._bridge.waker)
+        )
+        return remote
 
     async def statistics(self) -> ConnectionStatistics | None:
         """The connection's statistics now; ``None`` once it is closed."""

@@ -40,6 +40,7 @@ from typing import Self
 
 from ontempo import live
 from ontempo._native import Identity, Trust
+from ontempo.live.checks import Data
 
 from .connection import (
     AbortedError,
@@ -49,6 +50,7 @@ from .connection import (
     ConnectionState,
     Expired,
     Message,
+    PathChange,
     SendError,
 )
 from .group import Group
@@ -78,6 +80,7 @@ __all__ = [
     "Message",
     "MessageProperties",
     "NotProvidedError",
+    "PathChange",
     "Preconnection",
     "Preference",
     "RemoteEndpoint",
@@ -98,6 +101,11 @@ class LocalEndpoint:
     address: str = ""
     port: int = 0
 
+    @property
+    def written(self) -> str:
+        """As one text."""
+        return _at(self.address, self.port)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEndpoint:
@@ -105,6 +113,11 @@ class RemoteEndpoint:
 
     host: str
     port: int
+
+    @property
+    def written(self) -> str:
+        """As one text."""
+        return _at(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +132,8 @@ class SecurityParameters:
     """Of a listener: certificate and key; by default new ones."""
     anyone: bool = False
     """A listener admits everybody, without a token."""
+    disabled: bool = False
+    """Nothing is encrypted and nobody verified, over TCP or UDP; of `ontempo.taps.qos` only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +154,13 @@ class Preconnection:
         Raises `EstablishmentError` where there is no answer or the peer refuses, `ValueError` where
         something is missing here.
         """
+        self._check_security()
         if self.remote is None or self.security.trust is None:
             raise ValueError("remote and security.trust are needed to initiate")
         token = self.security.token
         try:
             carrier = await live.connect(
-                _at(self.remote.host, self.remote.port),
+                self.remote.written,
                 trust=self.security.trust,
                 token=b"" if token is None else token,
                 options=self.connection.options(self.transport, self.options),
@@ -153,15 +169,31 @@ class Preconnection:
             raise EstablishmentError(str(error)) from error
         return Group(carrier, self.transport, initiates=True).first
 
+    async def initiate_with_send(
+        self, data: Data, properties: MessageProperties | None = None
+    ) -> Connection:
+        """Connect, and send a first message after the handshake (RFC 9622, section 7.1).
+
+        Raises what `initiate` and `Connection.send` raise; the connection is aborted where the
+        message cannot be sent.
+        """
+        connection = await self.initiate()
+        try:
+            await connection.send(data, properties)
+        except BaseException:
+            await connection.abort("the first message could not be sent")
+            raise
+        return connection
+
     async def listen(self) -> "Listener":
         """Wait for peers (RFC 9622, section 7.2).
 
         Raises `EstablishmentError` where the address cannot be bound.
         """
-        local = self.local or LocalEndpoint()
+        self._check_security()
         try:
             listener = await live.listen(
-                _at(local.address, local.port),
+                (self.local or LocalEndpoint()).written,
                 identity=self.security.identity,
                 token=self.security.token,
                 anyone=self.security.anyone,
@@ -170,6 +202,12 @@ class Preconnection:
         except live.BindError as error:
             raise EstablishmentError(str(error)) from error
         return Listener(listener, self.transport)
+
+    def _check_security(self) -> None:
+        if self.security.disabled:
+            raise NotProvidedError(
+                "disabled: units are over QUIC, which is always encrypted; see ontempo.taps.qos"
+            )
 
     async def rendezvous(self) -> Connection:
         """Refused: peers do not meet without a listener (RFC 9622, section 7.3)."""

@@ -23,6 +23,7 @@ __all__ = [
     "ConnectionState",
     "Expired",
     "Message",
+    "PathChange",
     "SendError",
 ]
 
@@ -30,6 +31,8 @@ ABORTED = 256
 """The close code of an abort: the first that is a program's own."""
 LOOK_S = 0.05
 """How often expired messages are looked for while nothing else happens."""
+LOOK_AT_PATH_S = 0.25
+"""How often another address of the peer is looked for: that takes a thread for a moment."""
 LINGER_S = 5.0
 """How long `Connection.close` waits for the peer's end."""
 
@@ -73,6 +76,14 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class PathChange:
+    """The event PathChange: the peer has another address (RFC 9622, section 8.3.2)."""
+
+    remote: tuple[str, int]
+    """The new address and port."""
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The event Closed: the connection has ended in order."""
 
@@ -85,7 +96,7 @@ class ConnectionError:  # noqa: A001 (the RFC's word)
     """Why, in a sentence."""
 
 
-Event = Expired | Closed | ConnectionError
+Event = Expired | PathChange | Closed | ConnectionError
 
 
 class Connection:
@@ -140,8 +151,8 @@ class Connection:
 
     @property
     def remote(self) -> tuple[str, int]:
-        """The peer's address and port."""
-        return self._group.carrier.remote
+        """The peer's address and port: at first, or as the last `PathChange` said."""
+        return self._group.remote
 
     @property
     def local(self) -> tuple[str, int]:
@@ -206,6 +217,7 @@ class Connection:
     async def events(self) -> AsyncIterator[Event]:
         """The events of this connection, the last one `Closed` or `ConnectionError`."""
         ending = asyncio.ensure_future(self._group.carrier.closed())
+        remote, looks = self.remote, 0
         try:
             while True:
                 is_over = ending.done()
@@ -213,6 +225,11 @@ class Connection:
                     yield Expired(number)
                 if is_over:
                     break
+                if looks % round(LOOK_AT_PATH_S / LOOK_S) == 0:
+                    before, remote = remote, await self._group.find_remote()
+                    if remote != before:
+                        yield PathChange(remote)
+                looks += 1
                 await asyncio.wait([ending], timeout=LOOK_S)
         finally:
             ending.cancel()

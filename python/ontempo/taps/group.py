@@ -25,6 +25,8 @@ class Group:
     ) -> None:
         self.carrier = carrier
         self.properties = properties
+        self.remote = carrier.remote
+        """The peer's address and port, as last found."""
         self.connections: dict[int, Connection] = {}
         self.received: asyncio.Queue[Connection | None] = asyncio.Queue()
         self._parity = 0 if initiates else 1
@@ -70,6 +72,12 @@ class Group:
         """The connections that the peer begins (the event ConnectionReceived)."""
         while (connection := await self.received.get()) is not None:
             yield connection
+
+    async def find_remote(self) -> tuple[str, int]:
+        """The peer's address and port now, or the last ones."""
+        with suppress(live.ClosedError):
+            self.remote = await self.carrier.remote_now() or self.remote
+        return self.remote
 
     def ended(self, connection: Connection) -> bool:
         """Note that one has ended; whether it was the last."""

@@ -286,16 +286,21 @@ class MessageProperties:
             if getattr(self, name):
                 raise NotProvidedError(f"{name}: this transport does not have it")
 
-    def arguments(self, flow: FlowConfig) -> dict[str, Any]:
-        """What `SendFlow.send` is given beside the data, on this flow."""
-        is_ordered = flow.order is DeliveryOrder.IN_ORDER
-        is_reliable = flow.reliability is not Reliability.NONE
+    def check(self, *, is_ordered: bool, is_reliable: bool) -> None:
+        """Raise `NotProvidedError` where it is to be other than all messages of a connection."""
         for name, wanted, there in (
             ("msg_ordered", self.msg_ordered, is_ordered),
             ("msg_reliable", self.msg_reliable, is_reliable),
         ):
             if wanted is not None and wanted is not there:
                 raise NotProvidedError(f"{name}: it is the connection's, {there}, for all messages")
+
+    def arguments(self, flow: FlowConfig) -> dict[str, Any]:
+        """What `SendFlow.send` is given beside the data, on this flow."""
+        self.check(
+            is_ordered=flow.order is DeliveryOrder.IN_ORDER,
+            is_reliable=flow.reliability is not Reliability.NONE,
+        )
         has_lifetime = not math.isinf(self.msg_lifetime_s)
         if has_lifetime and flow.reliability is Reliability.FULL:
             raise NotProvidedError(

@@ -5,7 +5,7 @@ use std::time::{Duration as Wall, Instant};
 use gstreamer as gst;
 use ontempo_foundation::Duration;
 use ontempo_media::{
-    Elementary, ElementaryDatagram, FrameKind, FrameTimes, MAX_DESCRIPTION, cut_frame,
+    Elementary, ElementaryDatagram, FrameKind, FrameTimes, FrameTooLong, MAX_DESCRIPTION, cut_frame,
 };
 
 /// How often a description is sent again at least; that of pictures is with each key picture, too.
@@ -78,26 +78,45 @@ impl Framer {
         Ok(())
     }
 
-    /// Calls `take` for each datagram of a frame.
+    /// Sends the caps with the next frame, whatever that is.
+    pub(super) fn describe_again(&mut self) {
+        self.described = None;
+    }
+
+    /// Calls `take` for each datagram of a frame, behind the number of its stream if there are several.
+    ///
+    /// # Errors
+    /// It is too long: it is missing at the receiver.
     pub(super) fn cut(
         &mut self,
-        buffer: &gst::BufferRef,
+        stream: Option<u8>,
+        (buffer, frame): (&gst::BufferRef, &[u8]),
         segment: &gst::Segment,
-        frame: &[u8],
         mut take: impl FnMut(&[u8]),
-    ) {
+    ) -> Result<(), FrameTooLong> {
         if frame.is_empty() {
-            return;
+            return Ok(());
         }
+        let mut bytes = Vec::new();
+        let mut take = |datagram: &[u8]| match stream {
+            None => take(datagram),
+            Some(stream) => {
+                bytes.clear();
+                bytes.push(stream);
+                bytes.extend_from_slice(datagram);
+                take(&bytes);
+            }
+        };
         let kind = kind(self.coding, buffer.flags());
         let is_due = self.described.is_none_or(|at| at.elapsed() > AGAIN);
         if is_due || kind == FrameKind::Key {
-            let mut bytes = Vec::new();
-            ElementaryDatagram::Description(&self.description).write(&mut bytes);
-            take(&bytes);
+            let mut description = Vec::new();
+            ElementaryDatagram::Description(&self.description).write(&mut description);
+            take(&description);
             self.described = Some(Instant::now());
         }
-        cut_frame(kind, self.number, times(buffer, segment), frame, take);
-        self.number = self.number.wrapping_add(1);
+        let number = self.number;
+        self.number = number.wrapping_add(1);
+        cut_frame(kind, number, times(buffer, segment), frame, take)
     }
 }

@@ -1,36 +1,34 @@
 //! The element.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::Duration as Wall;
 
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
 use gstreamer::subclass::prelude::*;
-use gstreamer_base::prelude::*;
-use gstreamer_base::subclass::prelude::*;
 use ontempo_foundation::Duration;
 use ontempo_mechanisms::congestion::CongestionName;
-use ontempo_media::Elementary;
+use ontempo_media::MAX_STREAMS;
 use ontempo_session::latency::GRACE;
 use ontempo_session::message::MAX_LATENCY;
-use ontempo_session::{Feed, SenderOptions, StreamName, configuration};
+use ontempo_session::{SenderOptions, StreamName, configuration};
 use ontempo_transport::live::Options;
 use ontempo_transport::{Configuration, DeliveryOrder, Reliability as Flow};
 
-use super::Reliability;
-use super::framer::Framer;
-use super::sending::{Noted, Phase, Prepared, Sending, Shared};
+use super::connection::Connection;
+use super::sending::{Noted, Prepared};
 use super::statistics::structure;
+use super::stream::taken;
+use super::{Reliability, StreamSink};
 use crate::access::Access;
-use crate::failure::{Failed, wrong};
-use crate::media::{Cutter, Format, all_caps};
+use crate::failure::wrong;
+use crate::media::Format;
+use crate::place::{Place, pad_name};
 use crate::properties::{access, choice, lock, number, stats, text};
-
-/// How long a full queue is left before it is looked at again.
-const FULL: Wall = Wall::from_millis(5);
 
 /// The properties.
 #[derive(Clone, Debug)]
@@ -47,6 +45,11 @@ struct Settings {
     give_up: u32,
     /// Bytes.
     buffer: u32,
+    /// Of each stream.
+    sync: bool,
+    is_async: bool,
+    /// Nanoseconds.
+    ts_offset: i64,
 }
 
 impl Default for Settings {
@@ -61,6 +64,9 @@ impl Default for Settings {
             congestion: None,
             give_up: 60,
             buffer: 16 << 20,
+            sync: true,
+            is_async: true,
+            ts_offset: 0,
         }
     }
 }
@@ -109,41 +115,21 @@ impl Settings {
 #[derive(Default)]
 pub struct OntempoSink {
     settings: Mutex<Settings>,
-    /// Until it is known what is carried.
-    prepared: Mutex<Option<Prepared>>,
-    sending: Mutex<Option<Sending>>,
-    carrier: Mutex<Option<Carrier>>,
-}
-
-/// What makes datagrams of buffers.
-enum Carrier {
-    Cutter(Cutter),
-    Framer(Framer),
-}
-
-impl Carrier {
-    fn new(format: Format, caps: &gst::CapsRef) -> Result<Self, String> {
-        Ok(match format.coding() {
-            Some(coding) => Self::Framer(Framer::new(coding, caps)?),
-            None => Self::Cutter(Cutter::new(format)),
-        })
-    }
-
-    fn format(&self) -> Format {
-        match self {
-            Self::Cutter(cutter) => cutter.format(),
-            Self::Framer(framer) => Format::Elementary(framer.coding()),
-        }
-    }
+    connection: OnceLock<Arc<Connection>>,
+    /// Those that take part.
+    streams: Mutex<BTreeMap<Place, StreamSink>>,
 }
 
 #[glib::object_subclass]
 impl ObjectSubclass for OntempoSink {
     const NAME: &'static str = "GstOntempoSink";
     type Type = super::OntempoSink;
-    type ParentType = gstreamer_base::BaseSink;
+    type ParentType = gst::Bin;
     type Interfaces = (gst::URIHandler,);
 }
+
+/// Properties of each stream's sink.
+const OF_STREAMS: [&str; 3] = ["sync", "async", "ts-offset"];
 
 static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
     let most = (MAX_LATENCY.as_nanos() / 1_000_000) as u32;
@@ -190,6 +176,20 @@ static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             .read_only()
             .build(),
         stats("What was sent, what arrived, and the path"),
+        glib::ParamSpecBoolean::builder("sync")
+            .nick("Sync")
+            .blurb("Send each buffer at its time by the clock; for live sources false")
+            .default_value(defaults.sync)
+            .build(),
+        glib::ParamSpecBoolean::builder("async")
+            .nick("Async")
+            .blurb("Go to PAUSED only with a first buffer at each pad")
+            .default_value(defaults.is_async)
+            .build(),
+        glib::ParamSpecInt64::builder("ts-offset")
+            .nick("TS Offset")
+            .blurb("How much later than its time a buffer is sent, nanoseconds")
+            .build(),
     ]);
     all
 });
@@ -199,9 +199,29 @@ impl ObjectImpl for OntempoSink {
         &PROPERTIES
     }
 
+    fn constructed(&self) {
+        self.parent_constructed();
+        let element = self.obj();
+        // Also while it has no stream.
+        element.set_suppressed_flags(gst::ElementFlags::SINK | gst::ElementFlags::SOURCE);
+        element.set_element_flags(gst::ElementFlags::SINK);
+        if let Some(template) = element.pad_template("sink") {
+            let pad = gst::GhostPad::from_template(&template);
+            let weak = self.downgrade();
+            pad.connect_linked(move |_, _| {
+                if let Some(sink) = weak.upgrade() {
+                    sink.choose_always();
+                }
+            });
+            // Nothing has this name yet.
+            let _ = element.add_pad(&pad);
+            self.attach(None, &pad);
+        }
+    }
+
     fn set_property(&self, _: usize, value: &glib::Value, spec: &glib::ParamSpec) {
-        let mut settings = lock(&self.settings);
-        let settings = &mut *settings;
+        let mut held = lock(&self.settings);
+        let settings = &mut *held;
         // The type of each value has been checked.
         let number = || value.get::<u32>().unwrap_or_default();
         match spec.name() {
@@ -213,9 +233,17 @@ impl ObjectImpl for OntempoSink {
             "reliability" => settings.reliability = value.get().unwrap_or_default(),
             "give-up" => settings.give_up = number(),
             "buffer" => settings.buffer = number(),
+            "sync" => settings.sync = value.get().unwrap_or_default(),
+            "async" => settings.is_async = value.get().unwrap_or_default(),
+            "ts-offset" => settings.ts_offset = value.get().unwrap_or_default(),
             name => {
                 settings.access.set(name, value);
             }
+        }
+        drop(held);
+        if OF_STREAMS.contains(&spec.name()) {
+            let streams: Vec<StreamSink> = lock(&self.streams).values().cloned().collect();
+            streams.iter().for_each(|stream| stream.set_property_from_value(spec.name(), value));
         }
     }
 
@@ -235,6 +263,9 @@ impl ObjectImpl for OntempoSink {
             "reliability" => settings.reliability.to_value(),
             "give-up" => settings.give_up.to_value(),
             "buffer" => settings.buffer.to_value(),
+            "sync" => settings.sync.to_value(),
+            "async" => settings.is_async.to_value(),
+            "ts-offset" => settings.ts_offset.to_value(),
             name => settings.access.get(name).unwrap_or_else(|| None::<String>.to_value()),
         }
     }
@@ -248,7 +279,7 @@ impl ElementImpl for OntempoSink {
             gst::subclass::ElementMetadata::new(
                 "ontempo sink",
                 "Sink/Network",
-                "Sends MPEG-TS, RTP or an elementary stream with deadlines over QUIC, to ontempo receive or ontemposrc",
+                "Sends MPEG-TS, RTP or elementary streams with deadlines over QUIC, to ontempo receive or ontemposrc",
                 "The ontempo developers",
             )
         });
@@ -257,13 +288,87 @@ impl ElementImpl for OntempoSink {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let (direction, presence) = (gst::PadDirection::Sink, gst::PadPresence::Always);
-            let made = gst::PadTemplate::new("sink", direction, presence, &all_caps());
-            made.into_iter().collect()
+            let made = |name, presence, caps: &gst::Caps| {
+                gst::PadTemplate::new(name, gst::PadDirection::Sink, presence, caps)
+            };
+            let always = made("sink", gst::PadPresence::Always, &taken(None));
+            let asked_for = made("sink_%u", gst::PadPresence::Request, &taken(Some(0)));
+            always.into_iter().chain(asked_for).collect()
         });
         &TEMPLATES
     }
+
+    fn request_new_pad(
+        &self,
+        template: &gst::PadTemplate,
+        name: Option<&str>,
+        _: Option<&gst::Caps>,
+    ) -> Option<gst::Pad> {
+        let connection = self.connection();
+        if connection.has_begun() {
+            self.warn("a pad is asked for in mid-stream: a connection carries the streams with which it begins");
+            return None;
+        }
+        let asked = name.and_then(|name| name.strip_prefix("sink_")?.parse().ok());
+        let number = {
+            let streams = lock(&self.streams);
+            let mut taken = streams.keys().filter_map(|place| *place);
+            let after = taken.clone().max().map_or(0, |last| last.saturating_add(1));
+            let number: u32 = asked.unwrap_or(after);
+            if taken.clone().count() >= MAX_STREAMS || taken.any(|other| other == number) {
+                return None;
+            }
+            number
+        };
+        let place = Some(number);
+        let pad =
+            gst::GhostPad::builder_from_template(template).name(pad_name("sink", place)).build();
+        self.attach(place, &pad);
+        // A pad that is active when it is added to a running element.
+        let _ = pad.set_active(true);
+        self.obj().add_pad(&pad).ok()?;
+        if self.obj().current_state() >= gst::State::Paused {
+            self.choose_always();
+        }
+        Some(pad.upcast())
+    }
+
+    fn release_pad(&self, pad: &gst::Pad) {
+        let place = pad.name().strip_prefix("sink_").and_then(|number| number.parse().ok());
+        if place.is_none() {
+            return;
+        }
+        let stream = lock(&self.streams).get(&place).cloned();
+        // Who waits in it with a buffer holds what the pad's end waits for.
+        if let Some(stream) = stream {
+            halt(&stream);
+        }
+        let _ = pad.set_active(false);
+        self.detach(place);
+        let _ = self.obj().remove_pad(pad);
+    }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        if transition == gst::StateChange::ReadyToPaused
+            && let Err(error) = self.prepare()
+        {
+            self.post_error_message(error);
+            self.connection().stop();
+            return Err(gst::StateChangeError);
+        }
+        let changed = self.parent_change_state(transition);
+        let is_stopped = transition == gst::StateChange::PausedToReady;
+        if is_stopped || transition == gst::StateChange::ReadyToPaused && changed.is_err() {
+            self.connection().stop();
+        }
+        changed
+    }
 }
+
+impl BinImpl for OntempoSink {}
 
 impl URIHandlerImpl for OntempoSink {
     const URI_TYPE: gst::URIType = gst::URIType::Sink;
@@ -281,209 +386,102 @@ impl URIHandlerImpl for OntempoSink {
     }
 }
 
-impl OntempoSink {
-    fn shared(&self) -> Option<Arc<Shared>> {
-        lock(&self.sending).as_ref().map(|sending| Arc::clone(&sending.shared))
-    }
+/// Ends the sink behind a pad; who waits in it comes back.
+fn halt(stream: &StreamSink) {
+    stream.set_locked_state(true);
+    let _ = stream.set_state(gst::State::Null);
+}
 
-    fn feed(&self) -> Option<Arc<Feed>> {
-        lock(&self.sending).as_ref().map(|sending| Arc::clone(&sending.feed))
+impl OntempoSink {
+    fn connection(&self) -> &Arc<Connection> {
+        self.connection.get_or_init(|| Arc::new(Connection::new(self.obj().downgrade())))
     }
 
     fn target_bitrate(&self) -> u32 {
-        let target = self.shared().and_then(|shared| shared.lock().target);
+        let target = self.connection().shared().and_then(|shared| shared.lock().target);
         target.map_or(0, |rate| u32::try_from(rate.as_bits_per_sec()).unwrap_or(u32::MAX))
     }
 
     fn statistics(&self) -> gst::Structure {
-        match self.shared() {
+        match self.connection().shared() {
             Some(shared) => structure(&shared.lock()),
             None => structure(&Noted::default()),
         }
     }
 
-    /// Begins to connect for what is carried, unless it has begun; the error is on the bus.
-    fn begin(&self, elementary: Option<Elementary>) -> Result<(), gst::LoggableError> {
-        let Some(prepared) = lock(&self.prepared).take() else { return Ok(()) };
-        match Sending::start(self, prepared, elementary) {
-            Ok(sending) => {
-                *lock(&self.sending) = Some(sending);
-                Ok(())
-            }
-            Err(error) => {
-                gst::element_imp_error!(self, gst::ResourceError::Settings, ("no thread: {error}"));
-                Err(gst::loggable_error!(gst::CAT_RUST, "no thread"))
-            }
+    fn warn(&self, sentence: &str) {
+        gst::element_imp_warning!(self, gst::ResourceError::Settings, ("{sentence}"));
+    }
+
+    /// Makes the sink behind this pad.
+    fn attach(&self, place: Place, pad: &gst::GhostPad) {
+        let element = self.obj();
+        let stream = StreamSink::new(&element, self.connection(), place);
+        let settings = lock(&self.settings).clone();
+        stream.set_property("sync", settings.sync);
+        stream.set_property("async", settings.is_async);
+        stream.set_property("ts-offset", settings.ts_offset);
+        if element.add(&stream).is_err() {
+            // Another thread has asked for the same pad.
+            return;
+        }
+        let _ = pad.set_target(stream.static_pad("sink").as_ref());
+        self.connection().add(place);
+        lock(&self.streams).insert(place, stream.clone());
+        let _ = stream.sync_state_with_parent();
+    }
+
+    /// Takes the sink behind a pad away; its stream ends.
+    fn detach(&self, place: Place) {
+        let Some(stream) = lock(&self.streams).remove(&place) else { return };
+        let element = self.obj();
+        if let Some(pad) = element.static_pad(&pad_name("sink", place))
+            && let Some(pad) = pad.downcast_ref::<gst::GhostPad>()
+        {
+            let _ = pad.set_target(None::<&gst::Pad>);
+        }
+        halt(&stream);
+        let ended = self.connection().remove(place);
+        let _ = element.remove(&stream);
+        if let Err(error) = ended {
+            self.post_error_message(error);
         }
     }
 
-    /// The stream would be another one.
-    fn refuse_caps(&self, sentence: &str) -> gst::LoggableError {
-        gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"));
-        gst::loggable_error!(gst::CAT_RUST, "{sentence}")
-    }
-
-    /// Waits until `is_over`, also while the element is paused.
-    fn wait<T>(
-        &self,
-        shared: &Shared,
-        is_over: impl Fn(&Noted) -> Option<T>,
-    ) -> Result<T, gst::FlowError> {
-        loop {
-            match shared.wait(None, &is_over) {
-                Some(over) => return Ok(over),
-                None => self.obj().wait_preroll()?,
-            };
-        }
-    }
-
-    /// Waits for the connection.
-    fn connected(&self, shared: &Shared) -> Result<(), gst::FlowError> {
-        let phase = self.wait(shared, |noted| match &noted.phase {
-            Phase::Connecting => None,
-            phase => Some(phase.clone()),
-        })?;
-        match phase {
-            Phase::Ended(Ok(())) => Err(gst::FlowError::Eos),
-            // The error is on the bus.
-            Phase::Ended(Err(_)) => Err(gst::FlowError::Error),
-            Phase::Connecting | Phase::Sending => Ok(()),
-        }
-    }
-
-    /// Sends buffers that come together.
-    fn send<'a>(
-        &self,
-        buffers: impl Iterator<Item = &'a gst::BufferRef>,
-    ) -> Result<gst::FlowSuccess, gst::FlowError> {
-        if self.begin(None).is_err() {
-            return Err(gst::FlowError::Error);
-        }
-        let shared = self.shared().ok_or(gst::FlowError::Flushing)?;
-        self.connected(&shared)?;
-        while lock(&self.sending).as_ref().is_some_and(Sending::is_full) {
-            std::thread::sleep(FULL);
-            self.connected(&shared)?;
-            if shared.is_unlocked() {
-                self.obj().wait_preroll()?;
+    /// The pad that is always there takes part if it is linked, or the only one: nobody waits for what never
+    /// comes.
+    fn choose_always(&self) {
+        let Some(pad) = self.obj().static_pad("sink") else { return };
+        let (is_there, is_alone) = {
+            let streams = lock(&self.streams);
+            let is_there = streams.contains_key(&None);
+            (is_there, streams.len() == usize::from(is_there))
+        };
+        let is_wanted = pad.is_linked() || is_alone;
+        if is_there && !is_wanted {
+            self.detach(None);
+        } else if !is_there && is_wanted {
+            if self.connection().has_begun() {
+                self.warn("sink is linked in mid-stream: a connection carries the streams with which it begins");
+            } else if let Some(pad) = pad.downcast_ref::<gst::GhostPad>() {
+                self.attach(None, pad);
             }
         }
-        let feed = self.feed().ok_or(gst::FlowError::Flushing)?;
-        let segment = self.obj().segment();
-        let mut carrier = lock(&self.carrier);
-        let of_bytes = || Carrier::Cutter(Cutter::new(Format::TransportStream));
-        let carrier = carrier.get_or_insert_with(of_bytes);
-        let mut batch = feed.batch();
-        for buffer in buffers {
-            let map = buffer.map_readable().map_err(|_| gst::FlowError::Error)?;
-            let take = |datagram: &[u8]| batch.push(datagram);
-            match carrier {
-                Carrier::Cutter(cutter) => cutter.cut(&map, take),
-                Carrier::Framer(framer) => framer.cut(buffer, &segment, &map, take),
-            }
-        }
-        if let Carrier::Cutter(cutter) = carrier {
-            cutter.flush(|datagram| batch.push(datagram));
-        }
-        Ok(gst::FlowSuccess::Ok)
     }
 
-    /// The end of the stream: waits until the receiver has all that it will get.
-    fn end(&self) -> Result<(), gst::FlowError> {
-        let Some(shared) = self.shared() else { return Ok(()) };
-        self.connected(&shared)?;
-        if let Some(feed) = self.feed() {
-            let mut batch = feed.batch();
-            if let Some(Carrier::Cutter(cutter)) = lock(&self.carrier).as_mut() {
-                cutter.finish(|datagram| batch.push(datagram));
-            }
-            drop(batch);
-            feed.end();
-        }
-        let ended = self.wait(&shared, |noted| match &noted.phase {
-            Phase::Ended(ended) => Some(ended.clone()),
-            _ => None,
-        })?;
-        ended.map_err(|_: Failed| gst::FlowError::Error)
-    }
-}
-
-impl BaseSinkImpl for OntempoSink {
-    fn start(&self) -> Result<(), gst::ErrorMessage> {
+    /// Reads the settings, and begins to connect if it is known what is carried.
+    fn prepare(&self) -> Result<(), gst::ErrorMessage> {
         let settings = lock(&self.settings).clone();
         let peer = settings.access.peer(settings.insecure).map_err(wrong)?;
         let options = settings.options(&peer).map_err(wrong)?;
         let max_bytes = settings.buffer as usize;
-        *lock(&self.carrier) = None;
-        *lock(&self.prepared) = Some(Prepared { peer, options, max_bytes });
-        // Where it is known already, the connection is there when the first buffer comes.
-        let coming = self.obj().sink_pad().peer_query_caps(Some(&all_caps()));
-        if let Some(format) = Format::of_all(&coming) {
-            let failed = |_| gst::error_msg!(gst::ResourceError::Settings, ("no thread"));
-            self.begin(format.coding()).map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        lock(&self.prepared).take();
-        let sending = lock(&self.sending).take();
-        drop(sending);
-        Ok(())
-    }
-
-    fn set_caps(&self, caps: &gst::Caps) -> Result<(), gst::LoggableError> {
-        let format = Format::of_caps(caps)
-            .ok_or_else(|| gst::loggable_error!(gst::CAT_RUST, "{caps} is not carried"))?;
-        self.begin(format.coding())?;
-        let begun = lock(&self.sending).as_ref().and_then(|sending| sending.elementary);
-        let mut carrier = lock(&self.carrier);
-        let before = match carrier.as_ref().map(Carrier::format) {
-            // What upstream alone could give when it was asked was something else.
-            None if begun != format.coding() => {
-                Some(begun.map_or(Format::TransportStream, Format::Elementary))
-            }
-            before => before,
+        self.choose_always();
+        let places: Vec<Place> = lock(&self.streams).keys().copied().collect();
+        let format = |place: &Place| {
+            let pad = self.obj().static_pad(&pad_name("sink", *place))?;
+            Format::of_all(&pad.peer_query_caps(Some(&taken(*place))))
         };
-        if let Some(before) = before.filter(|before| *before != format) {
-            return Err(self.refuse_caps(&format!(
-                "the caps change from {before} to {format} in mid-stream: a stream is one of them to its end"
-            )));
-        }
-        let changed = match carrier.as_mut() {
-            Some(Carrier::Framer(framer)) => framer.set_caps(caps),
-            Some(Carrier::Cutter(_)) => Ok(()),
-            None => Carrier::new(format, caps).map(|new| *carrier = Some(new)),
-        };
-        changed.map_err(|sentence| self.refuse_caps(&sentence))
-    }
-
-    fn render(&self, buffer: &gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
-        self.send(std::iter::once(buffer.as_ref()))
-    }
-
-    fn render_list(&self, list: &gst::BufferList) -> Result<gst::FlowSuccess, gst::FlowError> {
-        self.send(list.iter())
-    }
-
-    fn event(&self, event: gst::Event) -> bool {
-        if event.type_() == gst::EventType::Eos && self.end().is_err() {
-            return false;
-        }
-        self.parent_event(event)
-    }
-
-    fn unlock(&self) -> Result<(), gst::ErrorMessage> {
-        if let Some(shared) = self.shared() {
-            shared.unlock(true);
-        }
-        Ok(())
-    }
-
-    fn unlock_stop(&self) -> Result<(), gst::ErrorMessage> {
-        if let Some(shared) = self.shared() {
-            shared.unlock(false);
-        }
-        Ok(())
+        let known: Vec<_> = places.iter().map(|place| (*place, format(place))).collect();
+        self.connection().prepare(Prepared { peer, options, max_bytes }, &known)
     }
 }

@@ -1,9 +1,15 @@
-//! `ontemposink`: sends a stream to `ontempo receive`, `ontemposrc` or a relay.
+//! `ontemposink`: sends a stream, or several, to `ontempo receive`, `ontemposrc` or a relay.
+//!
+//! The element is a bin with a `BaseSink` behind each of its pads, since that class knows one pad alone; all
+//! share one connection. Each thus has what GStreamer's sinks have, and the bin what is common to several: it is
+//! at its end when all are, is paused when all are, and its latency is the longest.
 
+mod connection;
 mod framer;
 mod imp;
 mod sending;
 mod statistics;
+mod stream;
 
 use gstreamer as gst;
 use gstreamer::glib;
@@ -13,8 +19,14 @@ use gstreamer_base as gst_base;
 glib::wrapper! {
     /// The element.
     pub struct OntempoSink(ObjectSubclass<imp::OntempoSink>)
-        @extends gst_base::BaseSink, gst::Element, gst::Object,
-        @implements gst::URIHandler;
+        @extends gst::Bin, gst::Element, gst::Object,
+        @implements gst::URIHandler, gst::ChildProxy;
+}
+
+glib::wrapper! {
+    /// The sink behind a pad of the element.
+    pub struct StreamSink(ObjectSubclass<stream::StreamSink>)
+        @extends gst_base::BaseSink, gst::Element, gst::Object;
 }
 
 /// How lost packets are treated.

@@ -4,20 +4,19 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration as Wall, Instant};
+use std::time::Duration as Wall;
 
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
-use gstreamer::subclass::prelude::*;
 use ontempo_foundation::Rate;
-use ontempo_media::Elementary;
+use ontempo_media::Codings;
 use ontempo_session::{
     Backlog, Feed, Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals, Source,
 };
 use ontempo_transport::{ConnectionStatistics, Reliability};
 
-use super::imp::OntempoSink;
+use super::OntempoSink;
 use crate::access::Peer;
 use crate::failure::Failed;
 
@@ -51,8 +50,6 @@ pub(super) struct Noted {
 pub(super) struct Shared {
     noted: Mutex<Noted>,
     changed: Condvar,
-    /// Set while the element's streaming thread must not wait.
-    unlocked: AtomicBool,
 }
 
 impl Shared {
@@ -65,61 +62,63 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Sets whether waiting is forbidden.
-    pub(super) fn unlock(&self, unlocked: bool) {
+    /// Sets whether a streaming thread must not wait, in its flag.
+    pub(super) fn unlock(&self, flag: &AtomicBool, unlocked: bool) {
         // Under the lock, so that nobody begins to wait meanwhile.
         let noted = self.lock();
-        self.unlocked.store(unlocked, Ordering::Relaxed);
+        flag.store(unlocked, Ordering::Relaxed);
         drop(noted);
         self.changed.notify_all();
     }
 
-    pub(super) fn is_unlocked(&self) -> bool {
-        self.unlocked.load(Ordering::Relaxed)
-    }
-
-    /// Waits until `is_over`; `None` if waiting was forbidden meanwhile, or after `limit`.
+    /// Waits until `is_over`; `None` if that is forbidden by the flag of the thread.
     pub(super) fn wait<T>(
         &self,
-        limit: Option<Wall>,
+        unlocked: &AtomicBool,
         is_over: impl Fn(&Noted) -> Option<T>,
     ) -> Option<T> {
-        let end = limit.map(|limit| Instant::now() + limit);
         let mut noted = self.lock();
         loop {
             if let Some(over) = is_over(&noted) {
                 return Some(over);
             }
-            if limit.is_none() && self.unlocked.load(Ordering::Relaxed) {
+            if unlocked.load(Ordering::Relaxed) {
                 return None;
             }
-            noted = match end {
-                None => self.changed.wait(noted).unwrap_or_else(PoisonError::into_inner),
-                Some(end) => {
-                    let left = end.checked_duration_since(Instant::now())?;
-                    let waited = self.changed.wait_timeout(noted, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            noted = self.changed.wait(noted).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits while no connection has been made; false if there is none after `limit`, or waiting is forbidden.
+    pub(super) fn is_connected(&self, limit: Wall, unlocked: &AtomicBool) -> bool {
+        let waits = |noted: &mut Noted| {
+            matches!(noted.phase, Phase::Connecting) && !unlocked.load(Ordering::Relaxed)
+        };
+        let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);
+        !matches!(waited.unwrap_or_else(PoisonError::into_inner).0.phase, Phase::Connecting)
+    }
+
+    /// Waits for the end of sending; false after `limit`.
+    fn has_ended(&self, limit: Wall) -> bool {
+        let is_going = |noted: &mut Noted| !matches!(noted.phase, Phase::Ended(_));
+        let waited = self.changed.wait_timeout_while(self.lock(), limit, is_going);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 
-/// What a stream needs, before it is known what it carries.
+/// What connections need, before it is known what they carry.
 pub(super) struct Prepared {
     pub(super) peer: Peer,
-    /// The address is not used.
+    /// The address is not used, nor is `stop`.
     pub(super) options: SenderOptions,
     /// What may wait.
     pub(super) max_bytes: usize,
 }
 
-/// A running stream.
+/// A connection in use, or being made.
 pub(super) struct Sending {
-    /// How the stream is coded, if it is an elementary one.
-    pub(super) elementary: Option<Elementary>,
     pub(super) feed: Arc<Feed>,
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     backlog: Arc<Backlog>,
     /// Bytes that may wait before the streaming thread does; `None`: what is too much is dropped.
     most: Option<usize>,
@@ -133,34 +132,38 @@ impl Sending {
     /// # Errors
     /// The system has no more threads.
     pub(super) fn start(
-        element: &OntempoSink,
-        prepared: Prepared,
-        elementary: Option<Elementary>,
+        element: glib::WeakRef<OntempoSink>,
+        prepared: &Prepared,
+        elementary: Option<Codings>,
+        shared: &Arc<Shared>,
     ) -> std::io::Result<Self> {
         let Prepared { peer, options, max_bytes } = prepared;
-        let options = SenderOptions { elementary, ..options };
+        let (peer, max_bytes, shared) = (peer.clone(), *max_bytes, Arc::clone(shared));
+        let stop = Arc::new(AtomicBool::new(false));
+        let options = SenderOptions { elementary, stop: Arc::clone(&stop), ..options.clone() };
         let is_live = options.reliability != Reliability::Full;
         // A queue that waits would not let the streaming thread go; that looks at `most` instead.
         let backlog = Arc::new(Backlog::new(if is_live { max_bytes } else { usize::MAX }, is_live));
         let most = (!is_live).then_some(max_bytes);
-        let feed = Arc::new(match options.elementary {
-            Some(_) => Feed::elementary(&backlog)?,
+        let feed = Arc::new(match elementary {
+            Some(codings) => Feed::elementary(codings, &backlog)?,
             None => Feed::new(&backlog)?,
         });
-        let shared = Arc::<Shared>::default();
-        let (stop, handler) =
-            (Arc::clone(&options.stop), Events::new(element.obj().downgrade(), &shared));
+        let (handler, is_stopped) = (Events::new(element, &shared), Arc::clone(&stop));
         let (of_thread, units) = (Arc::clone(&shared), Arc::clone(&backlog));
         let work = move || {
             let ended = send(&peer, options, Arc::clone(&units), handler.clone());
             units.end(None);
-            if let Err(failed) = &ended {
+            // What comes of a connection that nobody wants any more is none of what the element does now.
+            if let Err(failed) = &ended
+                && !is_stopped.load(Ordering::Relaxed)
+            {
                 handler.fail(failed);
             }
             of_thread.note(|noted| noted.phase = Phase::Ended(ended));
         };
         let thread = Some(Builder::new().name("ontemposink".to_owned()).spawn(work)?);
-        Ok(Self { elementary, feed, shared, backlog, most, stop, thread })
+        Ok(Self { feed, shared, backlog, most, stop, thread })
     }
 
     /// True if the streaming thread has to wait.
@@ -178,8 +181,7 @@ impl Drop for Sending {
             Phase::Connecting => Wall::ZERO,
             _ => PATIENCE,
         };
-        let has_ended = |noted: &Noted| matches!(noted.phase, Phase::Ended(_)).then_some(());
-        if self.shared.wait(Some(limit), has_ended).is_some()
+        if self.shared.has_ended(limit)
             && let Some(thread) = self.thread.take()
         {
             // A panic has been printed by the thread itself.
@@ -215,12 +217,12 @@ fn send(
 /// Tells the element's bus and properties what happens.
 #[derive(Clone)]
 struct Events {
-    element: glib::WeakRef<super::OntempoSink>,
+    element: glib::WeakRef<OntempoSink>,
     shared: Arc<Shared>,
 }
 
 impl Events {
-    fn new(element: glib::WeakRef<super::OntempoSink>, shared: &Arc<Shared>) -> Self {
+    fn new(element: glib::WeakRef<OntempoSink>, shared: &Arc<Shared>) -> Self {
         Self { element, shared: Arc::clone(shared) }
     }
 
@@ -250,8 +252,9 @@ impl Events {
             .field("all-headers", true)
             .field("count", 0_u32)
             .build();
-        if let Some(pad) = element.static_pad("sink") {
-            pad.push_event(gst::event::CustomUpstream::new(structure));
+        for pad in element.sink_pads() {
+            // Encoders of sound do not know it.
+            pad.push_event(gst::event::CustomUpstream::new(structure.clone()));
         }
     }
 

@@ -1,32 +1,33 @@
 //! The element.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::Duration as Wall;
 
 use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
 use gstreamer::subclass::prelude::*;
-use gstreamer_base::prelude::*;
-use gstreamer_base::subclass::base_src::CreateSuccess;
-use gstreamer_base::subclass::prelude::*;
 use ontempo_foundation::{AddressError, Duration};
-use ontempo_media::Elementary;
+use ontempo_media::{Elementary, MAX_STREAMS};
 use ontempo_session::message::MAX_LATENCY;
 use ontempo_session::{ReceiverOptions, ReceiverUrl, StreamName, own_host};
 use ontempo_transport::Identity;
 use ontempo_transport::live::Listener;
 use ontempo_udp::{Socket, SocketOptions};
 
-use super::frames::{Frames, Ready};
-use super::queue::{Item, Nothing, Queue, State, Timing};
+use super::StreamSrc;
+use super::outlet::{Chosen, Common};
+use super::queue::{Queue, State};
+use super::queues::Queues;
 use super::receiving::{Entrance, Receiving, options};
 use super::statistics::structure;
 use crate::access::Access;
 use crate::failure::wrong;
-use crate::media::{Format, all_caps, transport_stream};
+use crate::media::{all_caps, caps_of_frames};
+use crate::place::{Place, pad_name};
 use crate::properties::{access, choice, lock, number, stats, text};
 
 /// The properties.
@@ -41,6 +42,17 @@ struct Settings {
     keep_listening: bool,
     give_up: GiveUp,
     caps: Option<gst::Caps>,
+    /// Of each pad; −1: all.
+    num_buffers: NumBuffers,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NumBuffers(i32);
+
+impl Default for NumBuffers {
+    fn default() -> Self {
+        Self(-1)
+    }
 }
 
 /// Seconds.
@@ -124,8 +136,6 @@ struct Running {
     receiving: Option<Receiving>,
     /// The URL for senders, of a listener.
     url: Option<String>,
-    /// What is received.
-    format: Option<Format>,
 }
 
 /// The private part of the element.
@@ -133,14 +143,15 @@ struct Running {
 pub struct OntempoSrc {
     settings: Mutex<Settings>,
     running: Mutex<Running>,
-    frames: Mutex<Frames>,
+    common: OnceLock<Arc<Common>>,
+    streams: Mutex<BTreeMap<Place, StreamSrc>>,
 }
 
 #[glib::object_subclass]
 impl ObjectSubclass for OntempoSrc {
     const NAME: &'static str = "GstOntempoSrc";
     type Type = super::OntempoSrc;
-    type ParentType = gstreamer_base::PushSrc;
+    type ParentType = gst::Bin;
     type Interfaces = (gst::URIHandler,);
 }
 
@@ -185,6 +196,12 @@ static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             .read_only()
             .build(),
         stats("What has arrived, and the path"),
+        glib::ParamSpecInt::builder("num-buffers")
+            .nick("num-buffers")
+            .blurb("Buffers to give out at each pad before the end of the stream; -1: all")
+            .minimum(-1)
+            .default_value(-1)
+            .build(),
     ]);
     all
 });
@@ -197,13 +214,20 @@ impl ObjectImpl for OntempoSrc {
     fn constructed(&self) {
         self.parent_constructed();
         let element = self.obj();
-        element.set_live(true);
-        element.set_format(gst::Format::Time);
+        element.set_suppressed_flags(gst::ElementFlags::SINK | gst::ElementFlags::SOURCE);
+        element.set_element_flags(gst::ElementFlags::SOURCE);
+        let stream = StreamSrc::new(self.common(), None, None);
+        // Nothing has these names yet.
+        let _ = element.add(&stream);
+        if let Some(pad) = self.common().ghost(&stream, None) {
+            let _ = element.add_pad(&pad);
+        }
+        lock(&self.streams).insert(None, stream);
     }
 
     fn set_property(&self, _: usize, value: &glib::Value, spec: &glib::ParamSpec) {
-        let mut settings = lock(&self.settings);
-        let settings = &mut *settings;
+        let mut held = lock(&self.settings);
+        let settings = &mut *held;
         // The type of each value has been checked.
         match spec.name() {
             "identity" => settings.identity = value.get().ok().flatten(),
@@ -213,9 +237,18 @@ impl ObjectImpl for OntempoSrc {
             "keep-listening" => settings.keep_listening = value.get().unwrap_or_default(),
             "give-up" => settings.give_up = GiveUp(value.get().unwrap_or_default()),
             "caps" => settings.caps = value.get().ok().flatten(),
+            "num-buffers" => {
+                settings.num_buffers = NumBuffers(value.get().unwrap_or(-1));
+            }
             name => {
                 settings.access.set(name, value);
             }
+        }
+        // Who is notified of a child's property may read ours.
+        drop(held);
+        if spec.name() == "num-buffers" {
+            let streams: Vec<StreamSrc> = lock(&self.streams).values().cloned().collect();
+            streams.iter().for_each(|stream| stream.set_property_from_value("num-buffers", value));
         }
     }
 
@@ -234,6 +267,7 @@ impl ObjectImpl for OntempoSrc {
             "keep-listening" => settings.keep_listening.to_value(),
             "give-up" => settings.give_up.0.to_value(),
             "caps" => settings.caps.to_value(),
+            "num-buffers" => settings.num_buffers.0.to_value(),
             name => settings.access.get(name).unwrap_or_else(|| None::<String>.to_value()),
         }
     }
@@ -247,7 +281,7 @@ impl ElementImpl for OntempoSrc {
             gst::subclass::ElementMetadata::new(
                 "ontempo source",
                 "Source/Network",
-                "Receives MPEG-TS, RTP or an elementary stream with deadlines over QUIC, of ontempo send or ontemposink",
+                "Receives MPEG-TS, RTP or elementary streams with deadlines over QUIC, of ontempo send or ontemposink",
                 "The ontempo developers",
             )
         });
@@ -256,13 +290,50 @@ impl ElementImpl for OntempoSrc {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let (direction, presence) = (gst::PadDirection::Src, gst::PadPresence::Always);
-            let made = gst::PadTemplate::new("src", direction, presence, &all_caps());
-            made.into_iter().collect()
+            let made = |name, presence, caps: &gst::Caps| {
+                gst::PadTemplate::new(name, gst::PadDirection::Src, presence, caps)
+            };
+            let always = made("src", gst::PadPresence::Always, &all_caps());
+            let sometimes = made("src_%u", gst::PadPresence::Sometimes, &caps_of_frames());
+            always.into_iter().chain(sometimes).collect()
         });
         &TEMPLATES
     }
+
+    fn change_state(
+        &self,
+        transition: gst::StateChange,
+    ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        if transition == gst::StateChange::ReadyToPaused
+            && let Err(error) = self.begin()
+        {
+            self.post_error_message(error);
+            return Err(gst::StateChangeError);
+        }
+        let changed = self.parent_change_state(transition);
+        match (transition, self.queues()) {
+            (gst::StateChange::PausedToPlaying, Some(queues)) => queues.play(true),
+            (gst::StateChange::PlayingToPaused, Some(queues)) => queues.play(false),
+            _ => {}
+        }
+        let is_stopped = transition == gst::StateChange::PausedToReady;
+        if is_stopped || transition == gst::StateChange::ReadyToPaused && changed.is_err() {
+            self.end();
+        }
+        changed
+    }
+
+    /// A bin asks its sinks alone.
+    fn query(&self, query: &mut gst::QueryRef) -> bool {
+        let always = lock(&self.streams).get(&None).cloned();
+        match (query.type_(), always) {
+            (gst::QueryType::Latency, Some(always)) => always.query(query),
+            _ => self.parent_query(query),
+        }
+    }
 }
+
+impl BinImpl for OntempoSrc {}
 
 impl URIHandlerImpl for OntempoSrc {
     const URI_TYPE: gst::URIType = gst::URIType::Src;
@@ -281,118 +352,26 @@ impl URIHandlerImpl for OntempoSrc {
 }
 
 impl OntempoSrc {
-    fn queue(&self) -> Option<Arc<Queue>> {
-        lock(&self.running).receiving.as_ref().map(|receiving| Arc::clone(&receiving.queue))
+    pub(super) fn common(&self) -> &Arc<Common> {
+        self.common.get_or_init(|| Arc::new(Common::new(self.obj().downgrade())))
+    }
+
+    fn queues(&self) -> Option<Arc<Queues>> {
+        lock(&self.running).receiving.as_ref().map(|receiving| Arc::clone(&receiving.queues))
     }
 
     fn statistics(&self) -> gst::Structure {
-        match self.queue() {
-            Some(queue) => structure(&queue.lock()),
-            None => structure(&State::default()),
-        }
-    }
-
-    /// Sets caps, unless what follows does not take them.
-    fn offer(&self, format: Format, caps: &gst::Caps) -> Result<(), gst::FlowError> {
-        let element = self.obj();
-        let peer = element.src_pad().peer();
-        if let Some(peer) = peer.filter(|peer| !peer.query_accept_caps(caps)) {
-            let next = peer.parent().map_or_else(|| "what follows".into(), |next| next.name());
-            let name = caps.structure(0).map_or("", |structure| structure.name().as_str());
-            let sentence =
-                format!("the sender sends {format} ({name}), which {next} does not take");
-            gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"), ["{caps}"]);
-            return Err(gst::FlowError::NotNegotiated);
-        }
-        lock(&self.running).format = Some(format);
-        element.set_caps(caps).map_err(|_| gst::FlowError::NotNegotiated)
-    }
-
-    /// The next buffer of an elementary stream, or `None` before more has come.
-    fn next_frame(&self) -> Result<Option<gst::Buffer>, gst::FlowError> {
-        loop {
-            let next = lock(&self.frames).ready.pop_front();
-            match next {
-                None => return Ok(None),
-                Some(Ready::Buffer(buffer)) => return Ok(Some(buffer)),
-                Some(Ready::Caps(caps)) => {
-                    let format = Format::of_caps(&caps).ok_or(gst::FlowError::NotNegotiated)?;
-                    self.offer(format, &caps)?;
-                }
+        match self.queues() {
+            Some(queues) => {
+                let overflow = queues.overflow();
+                structure(&queues.first.lock(), overflow)
             }
+            None => structure(&State::default(), 0),
         }
     }
 
-    /// Takes datagrams of an elementary stream.
-    fn take_frames(&self, coding: Elementary, taken: &[Item]) -> Result<(), gst::FlowError> {
-        let keeps_listening = lock(&self.settings).keep_listening;
-        let mut frames = lock(&self.frames);
-        for item in taken {
-            let Err(sentence) = frames.push(coding, item) else { continue };
-            // Another sender may send what can be read.
-            if keeps_listening {
-                if !std::mem::replace(&mut frames.is_warned, true) {
-                    let sentence = format!("left out: {sentence}");
-                    gst::element_imp_warning!(self, gst::StreamError::Format, ("{sentence}"));
-                }
-            } else {
-                gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"));
-                return Err(gst::FlowError::Error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets the caps when the first datagram says what it is, or when that changes.
-    fn recognise(&self, datagram: &[u8]) -> Result<Format, gst::FlowError> {
-        let before = lock(&self.running).format;
-        let found = Format::of(datagram).or(before.filter(|before| before.coding().is_none()));
-        if let (Some(found), true) = (found, found == before) {
-            return Ok(found);
-        }
-        let given = lock(&self.settings).caps.clone();
-        let of_given = given.as_ref().and_then(|caps| Format::of_caps(caps));
-        let caps = match (found, given) {
-            (Some(format), Some(caps)) if of_given == Some(format) => caps,
-            (Some(Format::TransportStream), None) => transport_stream(),
-            (found, given) => {
-                self.refuse(found, given.is_some());
-                return Err(gst::FlowError::NotNegotiated);
-            }
-        };
-        let format = found.unwrap_or(Format::TransportStream);
-        self.offer(format, &caps)?;
-        Ok(format)
-    }
-
-    fn refuse(&self, found: Option<Format>, has_caps: bool) {
-        let sentence = match (found, has_caps) {
-            (Some(Format::Rtp), false) => {
-                "the sender sends RTP: set caps, as in caps=\"application/x-rtp,media=video,\
-                 clock-rate=90000,encoding-name=H264\""
-                    .to_owned()
-            }
-            (Some(found), _) => format!("caps: the sender sends {found}, which they are not"),
-            (None, _) => "the sender sends neither MPEG-TS nor RTP".to_owned(),
-        };
-        gst::element_imp_error!(self, gst::StreamError::Format, ("{sentence}"));
-    }
-}
-
-/// A buffer of these datagrams, the time of which is that of the first.
-fn buffer(data: Vec<u8>, at: Option<gst::ClockTime>, is_discontinuous: bool) -> gst::Buffer {
-    let mut buffer = gst::Buffer::from_mut_slice(data);
-    if let Some(buffer) = buffer.get_mut() {
-        buffer.set_pts(at);
-        if is_discontinuous {
-            buffer.set_flags(gst::BufferFlags::DISCONT);
-        }
-    }
-    buffer
-}
-
-impl BaseSrcImpl for OntempoSrc {
-    fn start(&self) -> Result<(), gst::ErrorMessage> {
+    /// Begins to listen, or to call.
+    fn begin(&self) -> Result<(), gst::ErrorMessage> {
         let settings = lock(&self.settings).clone();
         let (entrance, url) = if settings.calls().map_err(wrong)? {
             (settings.relay().map_err(wrong)?, None)
@@ -407,6 +386,8 @@ impl BaseSrcImpl for OntempoSrc {
             give_up: Some(settings.give_up()),
             stop: Arc::new(AtomicBool::new(false)),
         };
+        let Settings { keep_listening, caps, latency, .. } = settings;
+        self.common().begin(Chosen { keep_listening, caps, latency });
         let receiving = Receiving::start(&self.obj(), entrance, options);
         let receiving = receiving.map_err(|error| wrong(format!("no thread: {error}")))?;
         if let Some(url) = &url {
@@ -418,94 +399,92 @@ impl BaseSrcImpl for OntempoSrc {
                 ["{sentence}"]
             );
         }
-        *lock(&self.frames) = Frames::default();
-        *lock(&self.running) = Running { receiving: Some(receiving), url, format: None };
+        if let Some(always) = lock(&self.streams).get(&None) {
+            always.set_queue(Some(Arc::clone(&receiving.queues.first)));
+        }
+        let mut running = lock(&self.running);
+        (running.receiving, running.url) = (Some(receiving), url);
+        drop(running);
         self.obj().notify("url");
         Ok(())
     }
 
-    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+    /// Ends receiving; the pads of streams go.
+    fn end(&self) {
         let running = std::mem::take(&mut *lock(&self.running));
         drop(running);
-        Ok(())
+        self.remove_others();
+        self.common().use_pads(&[]);
     }
 
-    fn is_seekable(&self) -> bool {
-        false
+    /// Removes all pads but `src`.
+    fn remove_others(&self) {
+        let others: Vec<Place> = lock(&self.streams).keys().copied().collect();
+        others.into_iter().filter(Option::is_some).for_each(|place| self.remove(place));
     }
 
-    /// The caps are known with the first datagram.
-    fn negotiate(&self) -> Result<(), gst::LoggableError> {
-        Ok(())
-    }
-
-    fn query(&self, query: &mut gst::QueryRef) -> bool {
-        if let gst::QueryViewMut::Latency(latency) = query.view_mut() {
-            let known = self.queue().and_then(|queue| queue.lock().timing);
-            let given = || {
-                let given = Duration::from_millis(lock(&self.settings).latency.into());
-                Timing { latency: given, grace: Duration::ZERO }
-            };
-            let Timing { latency: delay, grace } = known.unwrap_or_else(given);
-            let least = gst::ClockTime::from_nseconds(delay.saturating_add(grace).as_nanos());
-            latency.set(true, least, gst::ClockTime::NONE);
-            return true;
+    /// Removes the pad of this queue.
+    pub(super) fn remove_of(&self, queue: &Arc<Queue>) {
+        let streams = lock(&self.streams);
+        let of_queue = streams.iter().find(|(_, stream)| stream.takes_from(queue));
+        let place = of_queue.map(|(place, _)| *place);
+        drop(streams);
+        if let Some(place) = place {
+            self.remove(place);
         }
-        BaseSrcImplExt::parent_query(self, query)
     }
 
-    fn unlock(&self) -> Result<(), gst::ErrorMessage> {
-        if let Some(queue) = self.queue() {
-            queue.unlock(true);
+    /// Removes a pad, and the stream behind it.
+    fn remove(&self, place: Place) {
+        let Some(stream) = lock(&self.streams).remove(&place) else { return };
+        let element = self.obj();
+        stream.set_locked_state(true);
+        let _ = stream.set_state(gst::State::Null);
+        if let Some(pad) = element.static_pad(&pad_name("src", place)) {
+            let _ = pad.set_active(false);
+            let _ = element.remove_pad(&pad);
         }
-        Ok(())
+        let _ = element.remove(&stream);
     }
 
-    fn unlock_stop(&self) -> Result<(), gst::ErrorMessage> {
-        if let Some(queue) = self.queue() {
-            queue.unlock(false);
+    /// Adds the pad of a stream of several: that of its number, or a higher one where a pad that stands still has it.
+    /// `None` if the element stops.
+    pub(super) fn add(
+        &self,
+        number: usize,
+        coding: Elementary,
+        queue: &Arc<Queue>,
+        queues: &Queues,
+    ) -> Option<gst::Pad> {
+        if queues.is_stopping() {
+            return None;
         }
-        Ok(())
+        let place = self.free_place(number);
+        queue.set_place(place);
+        let element = self.obj();
+        let stream = StreamSrc::new(self.common(), place, Some(coding));
+        stream.set_queue(Some(Arc::clone(queue)));
+        let num_buffers = lock(&self.settings).num_buffers.0;
+        stream.set_property("num-buffers", num_buffers);
+        element.add(&stream).ok()?;
+        let pad = self.common().ghost(&stream, place)?;
+        lock(&self.streams).insert(place, stream.clone());
+        // Who stops the element removes the streams that are there after this was set.
+        if queues.is_stopping() {
+            self.remove(place);
+            return None;
+        }
+        let _ = pad.set_active(true);
+        element.add_pad(&pad).ok()?;
+        let _ = stream.sync_state_with_parent();
+        Some(pad.upcast())
     }
-}
 
-impl PushSrcImpl for OntempoSrc {
-    fn create(&self, _: Option<&mut gst::BufferRef>) -> Result<CreateSuccess, gst::FlowError> {
-        let queue = self.queue().ok_or(gst::FlowError::Flushing)?;
-        let taken = loop {
-            if let Some(buffer) = self.next_frame()? {
-                return Ok(CreateSuccess::NewBuffer(buffer));
-            }
-            let taken = match queue.take() {
-                Ok(taken) => taken,
-                Err(Nothing::Unlocked) => return Err(gst::FlowError::Flushing),
-                Err(Nothing::Ended(Ok(()))) => return Err(gst::FlowError::Eos),
-                Err(Nothing::Ended(Err(failed))) => {
-                    gst::element_imp_error!(self, failed.code, ("{}", failed.sentence));
-                    return Err(gst::FlowError::Error);
-                }
-            };
-            match taken.first().and_then(|first| first.coding) {
-                Some(coding) => self.take_frames(coding, &taken)?,
-                None => break taken,
-            }
-        };
-        let Some(first) = taken.first() else { return Err(gst::FlowError::Error) };
-        let (at, is_discontinuous) = (first.at, first.is_discontinuous);
-        match self.recognise(&first.data)? {
-            Format::TransportStream => {
-                let data = taken.into_iter().flat_map(|item| item.data).collect();
-                Ok(CreateSuccess::NewBuffer(buffer(data, at, is_discontinuous)))
-            }
-            Format::Rtp | Format::Elementary(_) => {
-                let mut list = gst::BufferList::new();
-                if let Some(list) = list.get_mut() {
-                    for Item { data, at, is_discontinuous, .. } in taken {
-                        list.add(buffer(data, at, is_discontinuous));
-                    }
-                }
-                Ok(CreateSuccess::NewBufferList(list))
-            }
-        }
+    /// The place of the stream of this number, or the first behind those of all numbers.
+    fn free_place(&self, number: usize) -> Place {
+        let streams = lock(&self.streams);
+        let is_free = |number: &usize| !streams.contains_key(&u32::try_from(*number).ok());
+        let number = std::iter::once(number).chain(MAX_STREAMS..).find(is_free);
+        number.and_then(|number| u32::try_from(number).ok())
     }
 }

@@ -10,7 +10,7 @@ use gstreamer as gst;
 use gstreamer::glib;
 use gstreamer::prelude::*;
 use ontempo_foundation::Duration;
-use ontempo_media::Elementary;
+use ontempo_media::{Codings, split_number};
 use ontempo_session::{
     Call, DatagramTaker, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, StreamName,
     TakenDatagram, Target, configuration, is_rtcp,
@@ -18,9 +18,12 @@ use ontempo_session::{
 use ontempo_transport::live::{Listener, Options};
 
 use super::OntempoSrc;
-use super::queue::{Queue, Timing};
+use super::pads::{Pads, Sets};
+use super::queue::{MAX_BYTES, Queue, Timing};
+use super::queues::Queues;
 use crate::access::Peer;
 use crate::failure::Failed;
+use crate::place::pad_name;
 
 /// How long the end of the thread is waited for when the element stops. It ends within some 3 s, without
 /// anybody.
@@ -40,7 +43,7 @@ pub(super) fn options() -> Options {
 
 /// A stream that is received, or waited for.
 pub(super) struct Receiving {
-    pub(super) queue: Arc<Queue>,
+    pub(super) queues: Arc<Queues>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -53,24 +56,32 @@ impl Receiving {
         entrance: Entrance,
         options: ReceiverOptions,
     ) -> std::io::Result<Self> {
-        let queue = Arc::<Queue>::default();
-        let (element, coding) = (element.downgrade(), None);
-        let events = Events { element, queue: Arc::clone(&queue), coding };
-        let (stop, of_thread) = (Arc::clone(&options.stop), Arc::clone(&queue));
+        let queues = Arc::new(Queues::new());
+        let (sets, pads) = Pads::start(element, &queues)?;
+        let events = Events {
+            element: element.downgrade(),
+            queues: Arc::clone(&queues),
+            sets,
+            of_streams: vec![Arc::clone(&queues.first)],
+            codings: None,
+            is_last: options.once,
+        };
+        let (stop, of_thread) = (Arc::clone(&options.stop), Arc::clone(&queues));
         let work = move || {
-            let ended = receive(entrance, options, events);
-            of_thread.note(|state| state.ended = Some(ended));
+            of_thread.end(receive(entrance, options, events));
+            // A panic has been printed by the thread itself.
+            let _ = pads.join();
+            of_thread.set_over();
         };
         let thread = Some(Builder::new().name("ontemposrc".to_owned()).spawn(work)?);
-        Ok(Self { queue, stop, thread })
+        Ok(Self { queues, stop, thread })
     }
 }
 
 impl Drop for Receiving {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.queue.stop();
-        if self.queue.has_ended(PATIENCE)
+        if self.queues.stop(PATIENCE)
             && let Some(thread) = self.thread.take()
         {
             // A panic has been printed by the thread itself.
@@ -100,9 +111,14 @@ fn receive(entrance: Entrance, options: ReceiverOptions, events: Events) -> Resu
 /// Tells the element's bus and queue what happens.
 struct Events {
     element: glib::WeakRef<OntempoSrc>,
-    queue: Arc<Queue>,
-    /// How the stream is coded that begins, if it is an elementary one.
-    coding: Option<Elementary>,
+    queues: Arc<Queues>,
+    sets: Sets,
+    /// The queues of the streams that are received, in the order of their numbers.
+    of_streams: Vec<Arc<Queue>>,
+    /// How the streams are coded that begin, if they are elementary ones.
+    codings: Option<Codings>,
+    /// No other stream comes behind the end of this one.
+    is_last: bool,
 }
 
 impl Events {
@@ -120,18 +136,24 @@ impl Events {
 
     /// A pipeline has to wait for that long.
     fn on_timing(&self, timing: Timing) {
-        self.queue.note(|state| state.timing = Some(timing));
+        for queue in &self.of_streams {
+            queue.note(|state| state.timing = Some(timing));
+        }
         if let Some(element) = self.element.upgrade() {
             let _ = element.post_message(gst::message::Latency::builder().src(&element).build());
         }
     }
 }
 
-/// Queues each datagram for the streaming thread.
+/// Queues each datagram for the streaming thread of its pad.
 struct Taker {
-    queue: Arc<Queue>,
+    queues: Arc<Queues>,
+    /// Those of the streams, in the order of their numbers.
+    of_streams: Vec<Arc<Queue>>,
     element: glib::WeakRef<OntempoSrc>,
     is_elementary: bool,
+    /// See [`Events`].
+    is_last: bool,
 }
 
 impl DatagramTaker for Taker {
@@ -142,6 +164,21 @@ impl DatagramTaker for Taker {
         if is_left_out {
             return;
         }
+        let (queue, data) = match self.of_streams.as_slice() {
+            [only] => (only, datagram.data),
+            several => {
+                let Some((number, data)) = split_number(datagram.data) else { return };
+                let Some(queue) = several.get(number) else { return };
+                if data.is_empty() {
+                    // Its pad would not begin again.
+                    if self.is_last {
+                        queue.end(Ok(()));
+                    }
+                    return;
+                }
+                (queue, data)
+            }
+        };
         let now = self.element.upgrade().and_then(|element| {
             // Only a playing element has a running time.
             element
@@ -150,21 +187,43 @@ impl DatagramTaker for Taker {
         });
         let span = |time: Duration| gst::ClockTime::from_nseconds(time.as_nanos());
         let due = now.map(|now| (now + span(datagram.early)).saturating_sub(span(datagram.late)));
-        self.queue.push(datagram.data, due);
+        self.queues.make_room(queue, &self.of_streams);
+        if queue.push(data, due) {
+            self.warn_of_overflow(queue);
+        }
+    }
+}
+
+impl Taker {
+    fn warn_of_overflow(&self, queue: &Queue) {
+        let Some(element) = self.element.upgrade() else { return };
+        let (pad, most) = (pad_name("src", queue.place()), MAX_BYTES >> 20);
+        let what =
+            if self.is_elementary { "whole frames, up to a key frame" } else { "the oldest" };
+        let sentence = format!(
+            "{pad}: more than {most} MiB wait for what follows it, which takes nothing: {what} are left out"
+        );
+        gst::element_warning!(element, gst::ResourceError::Read, ("{sentence}"));
     }
 }
 
 impl ReceiverHandler for Events {
     fn open(&mut self) -> Result<Target, String> {
-        let coding = self.coding.take();
-        self.queue.begin(coding);
-        let (queue, element) = (Arc::clone(&self.queue), self.element.clone());
-        let is_elementary = coding.is_some();
-        Ok(Target::Taker(Box::new(Taker { queue, element, is_elementary })))
+        let codings = self.codings.take();
+        if let Some(element) = self.element.upgrade() {
+            self.of_streams = self.sets.begin(&element, codings);
+        }
+        Ok(Target::Taker(Box::new(Taker {
+            queues: Arc::clone(&self.queues),
+            of_streams: self.of_streams.clone(),
+            element: self.element.clone(),
+            is_elementary: codings.is_some(),
+            is_last: self.is_last,
+        })))
     }
 
-    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
-        self.coding = Some(coding);
+    fn take_elementary(&mut self, codings: Codings) -> Result<(), String> {
+        self.codings = Some(codings);
         Ok(())
     }
 
@@ -190,13 +249,15 @@ impl ReceiverHandler for Events {
             ReceiverEvent::Unreadable(what) => self.warn(&format!("a unit cannot be read: {what}")),
             ReceiverEvent::Missed(sentence) => self.warn(&sentence),
             ReceiverEvent::Flowing(flowing) => {
-                self.queue.note(|state| state.flowing = Some(*flowing));
+                self.queues.first.note(|state| state.flowing = Some(*flowing));
             }
-            ReceiverEvent::Progress(report, flow) => self.queue.note(|state| {
+            ReceiverEvent::Progress(report, flow) => self.queues.first.note(|state| {
                 state.report = *report;
                 state.flow = Some(*flow);
             }),
-            ReceiverEvent::StreamEnded(report) => self.queue.note(|state| state.report = *report),
+            ReceiverEvent::StreamEnded(report) => {
+                self.queues.first.note(|state| state.report = *report)
+            }
             // The enum is non-exhaustive.
             _ => {}
         }

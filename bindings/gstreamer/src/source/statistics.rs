@@ -6,8 +6,8 @@ use ontempo_foundation::Duration;
 use super::queue::State;
 
 /// Times are nanoseconds, sizes bytes, rates bits a second; what is not known is left out.
-pub(super) fn structure(state: &State) -> gst::Structure {
-    let State { report, flowing, flow, timing, overflow, .. } = state;
+pub(super) fn structure(state: &State, overflow: u64) -> gst::Structure {
+    let State { report, flowing, flow, timing, .. } = state;
     let mut built = gst::Structure::builder("application/x-ontempo-src-stats")
         .field("units", report.units)
         .field("bytes", report.bytes)
@@ -16,7 +16,7 @@ pub(super) fn structure(state: &State) -> gst::Structure {
         .field("whole-datagrams", report.whole_datagrams)
         .field("damaged-datagrams", report.damaged_datagrams)
         .field("missing-datagrams", report.missing_datagrams)
-        .field("overflow-datagrams", *overflow);
+        .field("overflow-datagrams", overflow);
     let over = flowing.as_ref().and_then(|flowing| flowing.connection);
     let more = [
         ("latency", timing.map(|timing| timing.latency.as_nanos())),

@@ -1,10 +1,13 @@
 //! Pipelines of the tests.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod harnesses;
+
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::sync::Once;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use gstreamer as gst;
@@ -127,4 +130,81 @@ pub fn element(pipeline: &gst::Pipeline, name: &str) -> gst::Element {
 /// Where senders of a pipeline with `ontemposrc name=src` send to: HOST:PORT/FINGERPRINT.
 pub fn url(pipeline: &gst::Pipeline) -> String {
     element(pipeline, "src").property::<Option<String>>("url").expect("it listens")
+}
+
+/// A frame as a pad has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub bytes: Vec<u8>,
+    pub pts: Option<gst::ClockTime>,
+    /// Running time of `pts`.
+    pub running: Option<gst::ClockTime>,
+    pub is_delta: bool,
+}
+
+/// The frames that pass a pad.
+pub fn seen(pipeline: &gst::Pipeline, name: &str, pad: &str) -> Arc<Mutex<Vec<Seen>>> {
+    let all = Arc::<Mutex<Vec<Seen>>>::default();
+    let noted = Arc::clone(&all);
+    let pad = element(pipeline, name).static_pad(pad).expect("a pad");
+    pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
+        let buffer = info.buffer().expect("a buffer");
+        let bytes = buffer.map_readable().expect("readable").to_vec();
+        let is_delta = buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+        let pts = buffer.pts();
+        let segment = pad.sticky_event::<gst::event::Segment>(0).expect("a segment");
+        let segment = segment.segment().downcast_ref::<gst::ClockTime>().cloned();
+        let running = segment.and_then(|segment| segment.to_running_time(pts));
+        noted.lock().expect("no panic").push(Seen { bytes, pts, running, is_delta });
+        gst::PadProbeReturn::Ok
+    });
+    all
+}
+
+/// A receiver refuses what this pipeline sends, and says so at both ends.
+pub fn is_refused(
+    sending: &gst::Pipeline,
+    mut lines: std::io::Lines<BufReader<ChildStderr>>,
+    expected: &str,
+) {
+    play(sending);
+    let (error, _) = end_of(sending).expect_err("refused");
+    assert!(error.message().contains(expected), "{error}");
+    stop(sending);
+    let line = lines.find_map(|line| line.ok().filter(|line| line.contains(expected)));
+    assert!(line.expect("its user is told").contains("was refused"));
+}
+
+/// Starts a program that says where it listens, with the option `--to` for senders.
+pub fn listening(
+    command: &mut Command,
+) -> (Running, String, std::io::Lines<BufReader<ChildStderr>>) {
+    let mut running = Running::start(command.stderr(Stdio::piped()));
+    let mut lines = BufReader::new(running.0.stderr.take().expect("piped")).lines();
+    let to = lines.find_map(|line| Some(line.ok()?.split_once("--to ")?.1.to_owned()));
+    (running, to.expect("it says where it listens"), lines)
+}
+
+/// 2 s of pictures, and of sound.
+pub const PICTURES: &str = "videotestsrc num-buffers=50 is-live=true ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 ! x264enc speed-preset=ultrafast key-int-max=10";
+pub const SOUND: &str = "audiotestsrc num-buffers=94 is-live=true samplesperbuffer=1024 ! audio/x-raw,rate=48000,channels=2";
+
+/// A pipeline that sends pictures to `sink` and sound to a pad that is asked for.
+pub fn sender(pictures: &str, sound: &str, url: &str) -> gst::Pipeline {
+    pipeline(&format!(
+        "{pictures} ! ontemposink name=sink sync=false latency=1000 uri={url} {sound} ! sink.sink_0"
+    ))
+}
+
+/// A pipeline that receives, and what follows.
+pub fn source(then: &str) -> gst::Pipeline {
+    pipeline(&format!("ontemposrc name=src uri=ontempo://127.0.0.1:{} {then}", free_port()))
+}
+
+/// What has passed a pad.
+pub type Frames = Arc<Mutex<Vec<Seen>>>;
+
+/// Takes what has passed so far.
+pub fn taken(frames: &Frames) -> Vec<Seen> {
+    std::mem::take(&mut *frames.lock().expect("no panic"))
 }

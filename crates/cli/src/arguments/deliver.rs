@@ -1,5 +1,6 @@
 //! `ontempo send` and `ontempo receive`.
 
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -420,9 +421,12 @@ pub(crate) struct Relay {
     /// Streams at a time, each with a name of its own (--stream)
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = places())]
     pub(crate) streams: u32,
-    /// Units that viewers have not acknowledged, together; each counts once
+    /// Units that viewers have not acknowledged or that are kept for new ones, together; each counts once
     #[arg(long, value_name = "SIZE", default_value = "128 MB")]
     pub(crate) memory: Bytes,
+    /// Threads among which sources and viewers are spread, 1 to 64
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
+    pub(crate) threads: NonZeroU8,
     #[command(flatten)]
     pub(crate) congestion: Control,
     /// DSCP of the packets: 0 to 63, or a name such as af41
@@ -440,6 +444,11 @@ pub(crate) struct Relay {
 
 fn places() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=20_000)
+}
+
+fn threads(text: &str) -> Result<NonZeroU8, String> {
+    let count = text.parse::<NonZeroU8>().ok().filter(|count| count.get() <= 64);
+    count.ok_or_else(|| "a number from 1 to 64".to_owned())
 }
 
 fn latency(text: &str) -> Result<Duration, String> {

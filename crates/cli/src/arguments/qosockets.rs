@@ -12,7 +12,7 @@ use super::wrap::FlowDirection;
 /// The requested quality of service.
 #[derive(Debug, Args)]
 pub(crate) struct Quality {
-    /// The specification: a TOML file
+    /// The specification: a TOML file, also with lower steps for a sender (`[[below]]`)
     #[arg(long, value_name = "FILE")]
     pub(crate) spec: Option<PathBuf>,
     /// Service to reserve through this host's RSVP daemon

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_media::Elementary;
+use ontempo_media::{Codings, Elementary};
 use ontempo_monitor::{FlowReport, FlowRole, PathReport};
 use ontempo_place::Output;
 use ontempo_session::file::Offer;
@@ -246,10 +246,13 @@ impl ReceiverHandler for OutputHandler<'_> {
         })
     }
 
-    fn take_elementary(&mut self, coding: Elementary) -> Result<(), String> {
+    fn take_elementary(&mut self, codings: Codings) -> Result<(), String> {
         let (place, why) = match &self.arguments.to {
-            Some(Place::File(_) | Place::Pipe) if coding.is_file() => return Ok(()),
-            Some(Place::File(_) | Place::Pipe) => ("--to", "its packets alone are no file"),
+            Some(Place::File(_) | Place::Pipe) => match codings.only().map(Elementary::is_file) {
+                Some(true) => return Ok(()),
+                Some(false) => ("--to", "its packets alone are no file"),
+                None => ("--to", "a file has one of them"),
+            },
             Some(Place::Udp(_) | Place::Rtp(_)) => {
                 ("--to", "udp:// and rtp:// take MPEG-TS or RTP, a file or - takes them")
             }
@@ -257,7 +260,7 @@ impl ReceiverHandler for OutputHandler<'_> {
         };
         // The sentence of a CONNECTION_CLOSE has at most 200 bytes.
         Err(format!(
-            "{place}: frames of {coding} without MPEG-TS: {why}; put mpegtsmux before ontemposink, or \
+            "{place}: frames of {codings} without MPEG-TS: {why}; put mpegtsmux before ontemposink, or \
              receive with ontemposrc"
         ))
     }

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_monitor::{FlowReport, FlowRole, ViewersReport};
 use ontempo_relay::{
-    Command, Relay, RelayDriver, RelayEvent, RelayOptions, RelayStatistics, StreamStatistics,
-    configuration,
+    Access, RelayEvent, RelayOptions, RelayStatistics, RelayThreads, StreamStatistics,
+    configuration, endpoints,
 };
 use ontempo_session::StreamName;
-use ontempo_transport::{Configuration, Endpoint, Fingerprint};
-use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
+use ontempo_transport::{Configuration, Fingerprint};
+use ontempo_udp::{SocketOptions, random};
 use serde_json::json;
 
 use super::EXAMPLE_PORT;
@@ -53,8 +52,8 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<(), Failure> {
         ..configuration(&options)
     };
     let dscp = arguments.dscp.unwrap_or_default();
-    let socket = SocketOptions { dscp, ..SocketOptions::default() };
-    let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, socket)?;
+    let of_socket = SocketOptions { dscp, ..SocketOptions::default() };
+    let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, of_socket)?;
     let publishing = with_token(&arguments.credentials)?;
     let viewing = viewers_token(arguments.viewers_token_file.as_deref())?;
     if publishing.is_same(&viewing) {
@@ -63,28 +62,28 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<(), Failure> {
         return Err(Failure::Input(format!("--viewers-token-file: {sentence}")));
     }
     let pages = Pages::start(&arguments.page, || Ok(viewing.clone()), arguments.viewers)?;
-    let mut endpoint = Endpoint::new(configuration, seed());
-    endpoint.listen(&identity, publishing.token.clone()).map_err(environment)?;
-    endpoint.admit(viewing.token.clone());
+    let access = Access {
+        identity: &identity,
+        sources: publishing.token.clone(),
+        viewers: Some(viewing.token.clone()),
+    };
+    let endpoints = endpoints(&configuration, &access, &options, seed).map_err(environment)?;
     let local = socket.local_address().map_err(environment)?;
     let status = StatusLine::new(documents);
     let at = (local, identity.fingerprint());
     announce(arguments, &status, [&publishing, &viewing], at)?;
-    let protocol = RelayDriver::new(endpoint, Relay::new(options, random()));
-    let driver = Driver::spawn(socket, protocol, Clock::new(), DriverOptions::default())
+    let threads = RelayThreads::start(socket, of_socket, endpoints, (options, random()))
         .map_err(environment)?;
     let page = pages.map(|pages| {
         pages.announce(&status)?;
         RelayPage::start(arguments, pages, &viewing, at, &stop)
     });
     let page = page.transpose()?;
-    let ended = watch(&driver, page.as_ref(), status, Flows::start(local), &stop);
+    let ended = watch(&threads, page.as_ref(), status, Flows::start(local), &stop);
     // Only a page whose thread the flag ends can be waited for.
     stop.store(true, Ordering::Relaxed);
     drop(page);
-    // The thread has ended by itself if the command fails.
-    let _ = driver.command(Command::End);
-    driver.wait().map_err(environment)?;
+    threads.end().map_err(environment)?;
     ended
 }
 
@@ -97,6 +96,7 @@ fn options(arguments: &Arguments) -> RelayOptions {
         streams: arguments.streams as usize,
         memory: arguments.memory,
         has_viewers_token: true,
+        threads: arguments.threads,
         ..RelayOptions::default()
     }
 }
@@ -140,7 +140,7 @@ fn announce(
 
 /// Shows figures and events until `stop`.
 fn watch(
-    driver: &Driver<RelayDriver>,
+    threads: &RelayThreads,
     page: Option<&RelayPage>,
     mut status: StatusLine,
     mut flows: Flows,
@@ -148,7 +148,7 @@ fn watch(
 ) -> Result<(), Failure> {
     let mut due = Instant::now() + INTERVAL;
     loop {
-        if driver.has_ended() {
+        if threads.has_ended() {
             return Err(Failure::Environment("the socket of the relay has failed".to_owned()));
         }
         let is_stopped = stop.load(Ordering::Relaxed);
@@ -156,9 +156,7 @@ fn watch(
         sentences.for_each(|sentence| status.warn(&sentence));
         if is_stopped || Instant::now() >= due {
             due = Instant::now() + INTERVAL;
-            let (reply, report) = sync_channel(1);
-            let asked = driver.command(Command::Report(reply)).is_ok();
-            if let Some((figures, events)) = asked.then(|| report.recv().ok()).flatten() {
+            if let Some((figures, events)) = threads.report() {
                 events.iter().for_each(|event| tell(&mut status, event));
                 flows.publish(&figures);
                 status.show(&line(&figures), document(&figures))?;
@@ -175,6 +173,8 @@ fn watch(
 /// What is published: the relay, then each of its streams.
 struct Flows {
     relay: FlowReport,
+    /// What the viewers that there are were not sent, when it was published last: one that leaves takes its own along.
+    left_out: u64,
     meter: Meter,
     /// By name: the number of the stream, and its rate.
     streams: BTreeMap<Option<StreamName>, (u32, Meter)>,
@@ -187,18 +187,27 @@ impl Flows {
         let place = local.to_string();
         let relay = FlowReport { id: 0, role: FlowRole::Relay, place, ..FlowReport::default() };
         let published = Published::start(vec![relay.clone()]);
-        Self { relay, meter: Meter::new(), streams: BTreeMap::new(), next: 0, published }
+        Self {
+            relay,
+            left_out: 0,
+            meter: Meter::new(),
+            streams: BTreeMap::new(),
+            next: 0,
+            published,
+        }
     }
 
     fn publish(&mut self, all: &RelayStatistics) {
         let now = Instant::now();
         let counters =
             Counters { input: all.bytes_received, output: all.bytes_sent, ..Counters::default() };
+        // A counter does not fall.
+        self.relay.dropped_units += all.left_out.saturating_sub(self.left_out);
+        self.left_out = all.left_out;
         let relay = FlowReport {
             flowing: all.streams.iter().any(|stream| stream.is_live),
             input_bytes: all.bytes_received,
             output_bytes: Some(all.bytes_sent),
-            dropped_units: all.left_out,
             viewers: Some(ViewersReport { count: all.viewers, ..ViewersReport::default() }),
             ..self.relay.clone()
         };

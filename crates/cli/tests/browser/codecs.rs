@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::common::{Killed, Place, free_port};
-use crate::film::{Coded, film, play};
+use crate::film::{Coded, film, play, play_packets};
 use crate::{PATH, Served, alone, feed_packets, feed_played, says, send, wait_for, watch_well};
 
 #[test]
@@ -129,10 +129,76 @@ fn a_codec_that_the_page_does_not_decode_is_named() {
     assert_eq!(browser.errors(), [""; 0]);
 }
 
+#[test]
+fn a_stream_that_does_not_say_how_it_is_coded_is_named_with_what_it_lacks() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-sets", PATH);
+    let h264 = "-c:v libx264 -tune zerolatency -pix_fmt yuv420p -an";
+    let coding = format!("{h264} -g 25 -bsf:v filter_units=remove_types=7-8");
+    let (mut browser, running) = watch(&place, |port| make(port, &coding));
+    let sentence = "The stream's key pictures are H.264 without parameter sets (SPS and PPS), which a \
+                    decoder needs first. Let the encoder send them with each key picture (ffmpeg: \
+                    -bsf:v dump_extra; GStreamer: h264parse config-interval=-1).";
+    wait_for(&mut browser, &says(sentence));
+    assert_eq!(browser.errors(), [""; 0]);
+    drop((browser, running));
+
+    // The first key picture is lost, and no other comes.
+    let place = Place::new("browser-keys", PATH);
+    let coding = format!("{h264} -g 100000 -bsf:v noise=drop=lt(n\\,2)");
+    let (mut browser, _running) = watch(&place, |port| make(port, &coding));
+    let sentence = "For 15 s no key picture has come, and decoding begins at one. Let the encoder make \
+                    one every 2 s (ffmpeg: -g 50; x264enc: key-int-max=50).";
+    wait_for(&mut browser, &says(sentence));
+    assert_eq!(browser.errors(), [""; 0]);
+}
+
+#[test]
+fn dual_mono_of_opus_is_silent_with_a_sentence() {
+    let _alone = alone();
+    if !ontempo_testing::require_programs(&["chromium", "ffmpeg"]) {
+        return;
+    }
+    let place = Place::new("browser-dual", PATH);
+    if film(&place, Coded::H264AndOpus(2)).is_none() {
+        return;
+    }
+    // ffmpeg makes none: the extension descriptor of Opus with its channel code, 2.
+    let mut bytes = std::fs::read(place.path("film.ts")).expect("the film");
+    let (stereo, mut changed) = ([0x7f, 2, 0x80, 2], 0);
+    for at in 0..bytes.len() - stereo.len() {
+        if bytes[at..].starts_with(&stereo) {
+            bytes[at + 3] = 0;
+            changed += 1;
+        }
+    }
+    assert!(changed > 10, "no tables of Opus");
+    std::fs::write(place.path("film.ts"), bytes).expect("written");
+    let served = Served::start(&place, "127.0.0.1:0", "127.0.0.1:0", &[]);
+    let mut browser = Browser::start(&place);
+    browser.go(&served.link);
+    wait_for(&mut browser, &says("Waiting for a sender"));
+    let port = free_port();
+    let _sender = send(&place, &served.program.local, port, &["--latency", "120 ms"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| play_packets(&place, port));
+        wait_for(&mut browser, "ontempo.pictures.figures.painted > 20 && ontempo.sound.isThere");
+        browser.value("ontempo.sound.turnOn().then(() => true)");
+        let sentence = "The stream's sound is Opus in dual mono (two programs, one in each channel), which \
+                        this page does not decode: it is silent. Send mono or stereo (ffmpeg: -c:a libopus \
+                        -ac 2), or watch it with a player: ontempo receive --to - … | ffplay -";
+        wait_for(&mut browser, &says(sentence));
+        assert_eq!(browser.errors(), [""; 0]);
+    });
+}
+
 /// Names of codecs from bytes: of encoders, and what the page makes of any others.
 const NAMES: &str = r#"
 (async () => {
-    const { pictureCodec, soundCodec, refusal } = await import("/codecs.js");
+    const { pictureCodec, soundCodec, refusal, unheard } = await import("/codecs.js");
     const bytes = (text) => Uint8Array.from(text.match(/../g), (one) => parseInt(one, 16));
     // What x264, x265 (10 bits), SVT-AV1, and libaom (10 bits; 4:4:4 at 5.1) write, and what ffprobe reads in it.
     const written = [
@@ -161,9 +227,14 @@ const NAMES: &str = r#"
             const told = soundCodec(coding, some);
             const isTold = told === null || (told?.config.numberOfChannels > 0 && told?.config.sampleRate > 0);
             if (coding === 0x81 ? told !== undefined : !isTold) wrong += 1;
+            const why = unheard(coding, some);
+            if (why !== null && (typeof why !== "string" || told)) wrong += 1;
         }
     }
-    return { misread, wrong, sentence: refusal(0x99, true, undefined) };
+    // AAC with a channel configuration of 0, Opus of the codes 0, 2 and 0x81.
+    const silent = [[0x0f, "fff14c0000fffc00"], [0x06, "00fc00"], [0x06, "02fc00"], [0x06, "81fc00"]].map(
+        ([coding, text]) => unheard(coding, bytes(text)));
+    return { misread, wrong, silent, sentence: refusal(0x99, true, undefined) };
 })()
 "#;
 
@@ -183,5 +254,10 @@ fn no_bytes_of_a_stream_make_the_page_fail() {
     assert_eq!(told["wrong"], json!(0));
     let sentence = told["sentence"].as_str().expect("a sentence");
     assert!(sentence.contains("sound is of type 0x99, which this page"), "{sentence}");
+    let silent = ["(channel configuration 0)", "Opus in dual mono", "", "(channel code 0x81)"];
+    for (place, expected) in silent.into_iter().enumerate() {
+        let said = told["silent"][place].as_str().unwrap_or_default();
+        assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{said}");
+    }
     assert_eq!(browser.errors(), [""; 0]);
 }

@@ -226,7 +226,7 @@ impl Drop for Killed {
 /// A listening program, killed if the test ends first.
 pub(crate) struct ListeningProgram {
     pub(crate) child: Killed,
-    out: BufReader<ChildStdout>,
+    pub(crate) out: BufReader<ChildStdout>,
     /// Its local address.
     pub(crate) local: String,
 }
@@ -236,15 +236,21 @@ impl ListeningProgram {
     pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
         let mut command = place.command(&[arguments, &["--json"]].concat());
         command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
+        let (program, printed) = Self::of(command);
+        assert_eq!(printed["event"], "listening");
+        program
+    }
+
+    /// The program that this command starts, and its first document.
+    pub(crate) fn of(mut command: Command) -> (Self, Value) {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Killed(command.spawn().expect("the program starts"));
         let mut out = BufReader::new(child.0.stdout.take().expect("its output"));
         let mut line = String::new();
         out.read_line(&mut line).expect("a line");
         let printed: Value = serde_json::from_str(&line).expect("JSON");
-        assert_eq!(printed["event"], "listening");
         let local = printed["local"].as_str().expect("an address").to_owned();
-        Self { child, out, local }
+        (Self { child, out, local }, printed)
     }
 
     /// The next event of this name.

@@ -115,10 +115,14 @@ impl Network {
         );
         let subnet = if number == 0 { "fd00:".to_owned() } else { format!("fd00:{number}:") };
         for (node, end) in [(one, 1), (other, 2)] {
+            // Until a look for duplicates ends, two seconds at most, there is no link-local address, and a
+            // router without one cannot ask for the neighbour of what it forwards.
             self.exec(
                 node,
                 &format!(
-                    "ip link set lo up; ip addr add 10.0.{number}.{end}/24 dev {name}; \
+                    "ip link set lo up; \
+                 echo 0 > /proc/sys/net/ipv6/conf/{name}/accept_dad; \
+                 ip addr add 10.0.{number}.{end}/24 dev {name}; \
                  ip addr add {subnet}:{end}/64 dev {name} nodad; \
                  ip link set {name} txqueuelen 64 up"
                 ),
@@ -334,12 +338,26 @@ impl Network {
         kilobits: u32,
         span: Duration,
     ) -> impl FnOnce() -> (u64, u64) + Send + use<> {
+        self.sending_marked(ports, kilobits, span, 0)
+    }
+
+    /// The same with a DSCP; over IPv4.
+    pub(crate) fn sending_marked(
+        &self,
+        ports: (u16, u16),
+        kilobits: u32,
+        span: Duration,
+        dscp: u8,
+    ) -> impl FnOnce() -> (u64, u64) + Send + use<> {
         let headers = if self.v6 { 48 } else { 28 };
         let payload = vec![0; 1000 - headers];
         let to = SocketAddr::new(self.address("h2"), ports.1);
         let sink = self.inside("h2", || UdpSocket::bind(to).expect("a port"));
         let from = SocketAddr::new(self.address("h1"), ports.0);
         let source = self.inside("h1", || UdpSocket::bind(from).expect("a port"));
+        if dscp > 0 {
+            rustix::net::sockopt::set_ip_tos(&source, dscp << 2).expect("a DSCP");
+        }
         let gap = Duration::from_secs_f64(8.0 / f64::from(kilobits));
         let count = (span.as_secs_f64() / gap.as_secs_f64()) as u32;
         move || {

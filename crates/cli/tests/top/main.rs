@@ -9,6 +9,8 @@ mod delivering;
 mod lossy;
 #[path = "../prometheus/mod.rs"]
 mod prometheus;
+#[path = "../prometheus/server.rs"]
+mod server;
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -187,6 +187,15 @@ impl LiveConnection {
         self.is_closed().map(|closed| closed.said).unwrap_or_default()
     }
 
+    /// The peer's address now; the result is `None` once the connection is closed.
+    fn remote_now(&self, waker: &Waker) -> PyResult<PendingResult> {
+        let connection = self.get()?;
+        let finish = |py: Python<'_>, remote: Option<SocketAddr>| {
+            Ok(remote.map(parts).into_pyobject(py)?.unbind())
+        };
+        waker.spawn(move || connection.remote_now(), finish)
+    }
+
     fn statistics(&self, waker: &Waker) -> PyResult<PendingResult> {
         let connection = self.get()?;
         let finish = |py: Python<'_>, all: Option<_>| {

@@ -2,11 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::wire::{self, Header, Kind, Offer, Setup};
 use super::*;
+use crate::channel::Waiting;
 use crate::listener::Accepted;
+use crate::maintenance::Maintained;
 
 fn options() -> QosOptions {
     QosOptions { setup_timeout: Wall::from_millis(600), ..QosOptions::default() }
@@ -354,6 +357,70 @@ fn connecting_over_udp_to_a_silent_peer_times_out() {
     let error = QosSocket::connect(silent.local_addr().unwrap(), &options()).unwrap_err();
     assert_eq!(error.to_string(), "the other end did not answer the set-up in time");
     assert!(started.elapsed() < Wall::from_secs(2));
+}
+
+/// What a peer has sent and nobody has read yet is at least `least` bytes.
+fn assert_left(accepted: &QosStream, least: usize) {
+    let channel = &accepted.inner().channel;
+    channel.set_read_timeout(Some(Wall::from_secs(20))).unwrap();
+    let (mut left, mut room) = (0, vec![0; 16 << 10]);
+    while left < least {
+        let got = std::io::Read::read(&mut &*channel, &mut room).unwrap_or(0);
+        assert!(got > 0, "only {left} bytes were left");
+        left += got;
+    }
+}
+
+#[test]
+fn what_floods_a_closed_connection_is_dropped_piece_by_piece() {
+    const FLOOD: usize = 1 << 20;
+    const MOST: usize = 64 << 10;
+    let listener = QosListener::bind("127.0.0.1:0", QosOptions::default()).unwrap();
+    let mut peer = TcpStream::connect(listener.local_address().unwrap()).unwrap();
+    peer.write_all(&hello(7)).unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    let (_, _, recovering, other) = super::recovery::attacked();
+    for (accepted, mut peer) in [(accepted, peer), (recovering, other)] {
+        let header = Header { kind: Kind::Data, length: FLOOD, sequence: 0, sent: 0 };
+        let flood = [&header.to_tcp()[..], &vec![0; FLOOD]].concat();
+        let flooding = thread::spawn(move || {
+            let written = peer.write_all(&flood);
+            (peer, written)
+        });
+        // Enough is there to be dropped.
+        let channel = &accepted.inner().channel;
+        assert!(channel.peek(&mut [0]).unwrap() > 0);
+        for _ in 0..2 {
+            assert!(Arc::clone(accepted.inner()).drain(MOST), "it was ended");
+        }
+        // Each time at most what is allowed and one piece; the maintenance may have read one ahead.
+        assert_left(&accepted, FLOOD - 2 * (MOST + (64 << 10)) - (64 << 10));
+        drop(accepted);
+        flooding.join().unwrap().1.unwrap();
+    }
+}
+
+#[test]
+fn control_messages_without_end_are_heard_piece_by_piece() {
+    const FLOOD: usize = 1 << 20;
+    let (_, _, accepted, stream) = super::recovery::attacked();
+    // The maintenance does not read meanwhile.
+    let mut reader = crate::core::lock(&accepted.inner().reader);
+    let ack = super::recovery::control(Kind::Ack, 0);
+    let flood = ack.repeat(FLOOD / ack.len());
+    let flooding = thread::spawn(move || {
+        let written = (&stream).write_all(&flood);
+        (stream, written)
+    });
+    assert!(accepted.inner().channel.peek(&mut [0]).unwrap() > 0);
+    reader.allow(64 << 10);
+    let error = accepted.inner().open(&mut reader, Waiting::Never).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert_left(&accepted, FLOOD - (128 << 10) - ack.len());
+    // What was counted is not there any more.
+    accepted.inner().break_off();
+    drop(reader);
+    drop(flooding.join().unwrap());
 }
 
 #[test]

@@ -104,6 +104,8 @@ impl Channel for Memory {
         (&*self).write(&whole)
     }
 
+    fn finish(&self) {}
+
     fn hang_up(&self) {
         self.with(|state| state.is_hung_up = true);
     }

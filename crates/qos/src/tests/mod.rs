@@ -4,6 +4,7 @@ mod agreement;
 mod dscp;
 mod gateway;
 mod hostile;
+mod leaving;
 mod link;
 mod memory;
 mod monitoring;

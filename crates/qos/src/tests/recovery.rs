@@ -16,7 +16,7 @@ use crate::listener::Accepted;
 use crate::wire::{Counted, Header, Kind, MAX_SETUP, Offer, PREFACE, Reason, Setup, setup_length};
 
 /// Runs of the property, unless the environment says how many.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 32;
 
 /// Between the ends: resets what goes through it.
 struct Proxy {
@@ -30,6 +30,8 @@ struct Shared {
     left: AtomicU64,
     /// Nobody gets through.
     is_closed: AtomicBool,
+    /// It ends what it breaks (FIN) in place of resetting it (RST).
+    ends: AtomicBool,
     streams: Mutex<Vec<(TcpStream, Arc<AtomicBool>)>>,
     connected: AtomicU64,
 }
@@ -38,6 +40,10 @@ impl Shared {
     fn reset(&self) {
         for (stream, is_reset) in lock(&self.streams).drain(..) {
             is_reset.store(true, Relaxed);
+            if self.ends.load(Relaxed) {
+                let _ = stream.shutdown(Shutdown::Both);
+                continue;
+            }
             // RST in place of FIN, and an end of the threads in its calls.
             let _ = set_socket_linger(&stream, Some(Wall::ZERO));
             let _ = stream.shutdown(Shutdown::Read);
@@ -173,10 +179,18 @@ fn check_bytes(mut stream: &QosStream, seed: u64, count: u64) {
     assert!(all == sent, "seed {seed}: {} bytes of {}", all.len(), sent.len());
 }
 
+/// Both ends close at the same time, and say that all is there.
+fn close_both(near: QosStream, far: QosStream, what: &str) {
+    let closing = thread::spawn(move || far.close(Wall::from_secs(20)));
+    let closed = [near.close(Wall::from_secs(20)), closing.join().unwrap()];
+    assert!(closed.iter().all(Result::is_ok), "{what}: {closed:?}");
+}
+
 fn play(seed: u64) -> u64 {
     const COUNT: u64 = 300;
     let mut dice = Dice::new(seed, "breaks");
     let (near, far, proxy) = through(20, dice.once_in(2));
+    proxy.shared.ends.store(dice.once_in(3), Relaxed);
     let as_bytes = dice.once_in(2);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -192,6 +206,8 @@ fn play(seed: u64) -> u64 {
             })
             .collect();
         let breaking = scope.spawn(|| {
+            // Rarer with time, so that a long message gets through, which begins anew with each channel.
+            let mut pause = 60;
             while !is_over.load(Relaxed) {
                 match dice.below(3) {
                     // In a set-up, too.
@@ -199,7 +215,8 @@ fn play(seed: u64) -> u64 {
                     1 => proxy.reset_after(dice.below(200_000)),
                     _ => proxy.reset(),
                 }
-                thread::sleep(Wall::from_millis(dice.below(60)));
+                thread::sleep(Wall::from_millis(dice.below(pause)));
+                pause += pause / 20;
             }
             proxy.reset_after(u64::MAX);
         });
@@ -208,18 +225,59 @@ fn play(seed: u64) -> u64 {
         breaking.join().unwrap();
         all.into_iter().for_each(|one| one.unwrap());
     });
-    let closing = thread::spawn(move || far.close(Wall::from_secs(20)));
-    // Of the last acknowledgement nobody knows whether it arrives: one end may wait for it in vain.
-    let closed = [near.close(Wall::from_secs(20)), closing.join().unwrap()];
-    assert!(closed.iter().any(Result::is_ok), "seed {seed}: {closed:?}");
+    close_both(near, far, &format!("seed {seed}"));
     proxy.shared.connected.load(Relaxed)
+}
+
+/// What `play` makes of each: all at the same time, as nearly all of it is waiting.
+fn at_once<T: Sync + Copy>(all: &[T], most: usize, play: impl Fn(T) -> u64 + Sync) -> Vec<u64> {
+    let (next, play) = (AtomicU64::new(0), &play);
+    thread::scope(|scope| {
+        let turns = || {
+            let mut made = Vec::new();
+            while let Some(one) = all.get(next.fetch_add(1, Relaxed) as usize) {
+                made.push(play(*one));
+            }
+            made
+        };
+        let threads: Vec<_> = (0..most.min(all.len())).map(|_| scope.spawn(turns)).collect();
+        threads.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    })
 }
 
 #[test]
 fn whatever_a_path_resets_all_messages_arrive_once_and_in_order() {
-    let runs: Vec<u64> = seeds(SEEDS).map(play).collect();
+    let runs = at_once(&seeds(SEEDS).collect::<Vec<_>>(), 16, play);
     println!("connections: {runs:?}");
     assert!(runs.iter().sum::<u64>() > 2 * runs.len() as u64, "hardly anything broke");
+}
+
+/// A short exchange whose path breaks after so many bytes behind the set-up: both ends say that all is there.
+fn break_at(bytes: u64, ends: bool) -> u64 {
+    // Where the very last word is lost, its receiver waits so long for its sender to come back.
+    let (near, far, proxy) = through(8, bytes % 4 < 2);
+    proxy.shared.ends.store(ends, Relaxed);
+    proxy.reset_after(bytes);
+    near.send_message(b"to").unwrap();
+    far.send_message(b"from").unwrap();
+    let mut buffer = [0; 10];
+    for (end, text) in [(&near, &b"from"[..]), (&far, b"to")] {
+        let length = end.receive_message(&mut buffer).unwrap().unwrap().length;
+        assert_eq!(&buffer[..length], text);
+    }
+    close_both(near, far, &format!("broken after {bytes} bytes, by an end: {ends}"));
+    proxy.shared.connected.load(Relaxed)
+}
+
+#[test]
+fn wherever_the_path_breaks_both_ends_know_at_their_close_that_all_has_arrived() {
+    let cases: Vec<(u64, bool)> =
+        (0..320).step_by(2).flat_map(|bytes| [(bytes, false), (bytes, true)]).collect();
+    let runs = at_once(&cases, 16, |(bytes, ends)| break_at(bytes, ends));
+    let broken = runs.iter().filter(|connected| **connected > 1).count();
+    println!("{broken} of {} exchanges broke", runs.len());
+    assert!(broken > runs.len() / 3, "hardly anything broke");
+    assert!(broken < runs.len(), "there are breaks behind the last word, too");
 }
 
 /// The next event that `want` takes.
@@ -321,14 +379,29 @@ fn hello(to: SocketAddr, token: [u8; 16]) -> (TcpStream, Setup) {
     (stream, answer)
 }
 
-fn come_back(to: SocketAddr, token: [u8; 16], attempt: u32, received: u64) -> io::Result<Setup> {
+/// What a client by hand is answered that returns, and its stream.
+pub(super) fn come_back_over(
+    to: SocketAddr,
+    token: [u8; 16],
+    attempt: u32,
+    received: u64,
+) -> io::Result<(TcpStream, Setup)> {
     let mut stream = TcpStream::connect(to)?;
     let back = Setup::Return { session: 7, token, attempt, received };
     stream.write_all(&back.to_bytes())?;
-    let answered = answer(&stream);
-    // Kept until the answer has been looked at.
-    drop(stream);
-    answered
+    let answer = answer(&stream)?;
+    Ok((stream, answer))
+}
+
+fn come_back(to: SocketAddr, token: [u8; 16], attempt: u32, received: u64) -> io::Result<Setup> {
+    come_back_over(to, token, attempt, received).map(|(_, answer)| answer)
+}
+
+/// A message with a count.
+pub(super) fn control(kind: Kind, messages: u64) -> Vec<u8> {
+    let body = Counted { messages }.to_bytes();
+    let header = Header { kind, length: body.len(), sequence: 0, sent: 0 };
+    [&header.to_tcp()[..], &body].concat()
 }
 
 fn is_unknown(answer: io::Result<Setup>) -> bool {
@@ -336,7 +409,7 @@ fn is_unknown(answer: io::Result<Setup>) -> bool {
 }
 
 /// A listener whose refusals are counted, with a client of it.
-fn attacked() -> (SocketAddr, Arc<AtomicU64>, QosStream, TcpStream) {
+pub(super) fn attacked() -> (SocketAddr, Arc<AtomicU64>, QosStream, TcpStream) {
     let listener = QosListener::bind("127.0.0.1:0", options(10)).unwrap();
     let to = listener.local_address().unwrap();
     let connecting = thread::spawn(move || hello(to, [9; 16]));
@@ -396,16 +469,8 @@ fn an_old_attempt_to_return_is_refused_and_what_cannot_have_been_received_ends_i
 
 #[test]
 fn a_peer_that_says_more_than_can_be_ends_the_connection() {
-    let ack = |messages| {
-        let body = Counted { messages }.to_bytes();
-        let header = Header { kind: Kind::Ack, length: body.len(), sequence: 0, sent: 0 };
-        [&header.to_tcp()[..], &body].concat()
-    };
-    let end = |messages| {
-        let body = Counted { messages }.to_bytes();
-        let header = Header { kind: Kind::End, length: body.len(), sequence: 0, sent: 0 };
-        [&header.to_tcp()[..], &body].concat()
-    };
+    let ack = |messages| control(Kind::Ack, messages);
+    let end = |messages| control(Kind::End, messages);
     let data =
         |sequence| Header { kind: Kind::Data, length: 0, sequence, sent: 0 }.to_tcp().to_vec();
     let lies = [

@@ -193,6 +193,32 @@ fn message_boundaries_are_preserved_in_both_directions_over_each_transport() {
 }
 
 #[test]
+fn the_longest_timeouts_are_those_of_ends_that_wait_for_ever() {
+    let Some(at) = loopback(false) else { return };
+    let patient = QosOptions { setup_timeout: Wall::MAX, ..QosOptions::default() };
+    for over in ALL {
+        let (near, far) = pair(over, at, patient.clone(), patient.clone());
+        let end = far.clone();
+        let receiving = thread::spawn(move || {
+            let received = end.receive(&mut [0; 10]).unwrap().map(|message| message.length);
+            assert_eq!(received, Some(5), "over {over:?}");
+            match end {
+                Any::Udp(_) => {}
+                end => assert!(end.receive(&mut [0; 10]).unwrap().is_none()),
+            }
+        });
+        drop(far);
+        near.send(b"hello").unwrap();
+        match near {
+            Any::Tcp(near) => near.close(Wall::MAX).unwrap(),
+            Any::Quic(near) => near.close(Wall::MAX).unwrap(),
+            Any::Udp(_) => {}
+        }
+        receiving.join().unwrap();
+    }
+}
+
+#[test]
 fn a_message_longer_than_the_buffer_is_skipped() {
     let Some(at) = loopback(false) else { return };
     for over in ALL {

@@ -12,8 +12,8 @@
 //! | 6 returned | session, messages received |
 //!
 //! Over TCP the cookie of a hello is a token by which the client may return if its connection breaks; an
-//! accept says by a flag of its offer that the server will know it, and only then are there acknowledgements
-//! and an end (`Kind`), 5 and 6. Before that, servers ignored the cookie and sent no such flag.
+//! accept says by a flag of its offer that the server will know it, and only then are there acknowledgements,
+//! an end and a bye (`Kind`), 5 and 6. Before that, servers ignored the cookie and sent no such flag.
 //!
 //! An offer is two specifications: of the sending and of the receiving direction. As both ends
 //! then have all four, each computes the agreement, or the refusal, itself. No answer is longer
@@ -146,7 +146,8 @@ pub enum Kind {
     Pong = 2,
     /// A [`Change`].
     Change = 3,
-    /// End of sending.
+    /// Nothing follows. Where a broken connection can return: each end has received and acknowledged all of the other's,
+    /// with its [`End`](Self::End); before that, this end breaks off and does not come back.
     Bye = 4,
     /// A [`Refused`].
     Refused = 5,

@@ -1,7 +1,7 @@
 //! How many viewers does a relay bear, and what do idle ones hold?
 //!
 //! `make bench-relay`, or `cargo bench -p ontempo-relay --bench relay -- [--json] [--seconds SECONDS]
-//! [--idle] --program ONTEMPO [VIEWERS ...]`. The program `ontempo relay` gets a stream of 25 frames of 5,000 bytes a
+//! [--threads COUNT] [--idle] --program ONTEMPO [VIEWERS ...]`. The program `ontempo relay` gets a stream of 25 frames of 5,000 bytes a
 //! second, 1 Mbit/s, and gives it to viewers that are all in this process, over loopback, each over a
 //! connection of its own that reports once a second. Measured is how many viewers have 99 % of the
 //! frames within 500 ms, what the relay's process uses of the processor and of memory, and what this
@@ -13,7 +13,7 @@
 mod load;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration as Wall, Instant};
@@ -31,6 +31,12 @@ const STRAGGLERS: Wall = Wall::from_secs(1);
 /// After the connections: a key frame for all, and slow start.
 const SETTLING: Wall = Wall::from_secs(3);
 
+/// The program, and the number of its threads if not that of processors.
+struct Program {
+    file: PathBuf,
+    threads: Option<String>,
+}
+
 /// The program's process; ends with this.
 struct Relay(Child, Target);
 
@@ -41,11 +47,14 @@ impl Drop for Relay {
     }
 }
 
-fn start(program: &Path, viewers: usize) -> Relay {
+fn start(program: &Program, viewers: usize) -> Relay {
     let count = viewers.to_string();
-    let mut command = Process::new(program);
+    let mut command = Process::new(&program.file);
     command.args(["relay", "--json", "--listen", "127.0.0.1:0"]);
     command.args(["--viewers", &count, "--viewers-of-host", &count]).env_remove("ONTEMPO_TOKEN");
+    if let Some(threads) = &program.threads {
+        command.args(["--threads", threads]);
+    }
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
@@ -85,7 +94,7 @@ fn await_viewers(load: &Load, viewers: usize) {
 }
 
 /// What viewers without a stream cost.
-fn measure_idle(program: &Path, viewers: usize, span: Wall, is_json: bool) {
+fn measure_idle(program: &Program, viewers: usize, span: Wall, is_json: bool) {
     let relay = start(program, viewers);
     let process = relay.0.id().to_string();
     let (_, before) = used(&process);
@@ -112,7 +121,7 @@ fn measure_idle(program: &Path, viewers: usize, span: Wall, is_json: bool) {
     }
 }
 
-fn measure(program: &Path, viewers: usize, span: Wall) -> Measured {
+fn measure(program: &Program, viewers: usize, span: Wall) -> Measured {
     let relay = start(program, viewers);
     let process = relay.0.id().to_string();
     let load = Load::start(viewers, true, relay.1.clone());
@@ -177,7 +186,7 @@ impl Measured {
 
 fn main() {
     let (mut is_json, mut is_idle, mut seconds) = (false, false, 10);
-    let (mut program, mut numbers) = (None, Vec::new());
+    let (mut program, mut threads, mut numbers) = (None, None, Vec::new());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -188,11 +197,12 @@ fn main() {
                 seconds =
                     words.next().and_then(|word| word.parse().ok()).expect("--seconds SECONDS");
             }
+            "--threads" => threads = words.next(),
             "--program" => program = words.next().map(PathBuf::from),
             word => numbers.push(word.parse::<usize>().expect("a number of viewers")),
         }
     }
-    let program = program.expect("--program ONTEMPO");
+    let program = Program { file: program.expect("--program ONTEMPO"), threads };
     if is_idle {
         let numbers = if numbers.is_empty() { vec![1_000, 10_000] } else { numbers };
         let span = Wall::from_secs(seconds);

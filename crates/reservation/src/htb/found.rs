@@ -1,11 +1,17 @@
 //! What an interface has already: its root qdisc, and classes that a daemon before this one left.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ontempo_foundation::{Bytes, Rate};
+
+use super::aggregates;
 use super::filters::{Filters, Keys, Place, has_control};
-use super::layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+use super::layout::{
+    BEST_EFFORT, FIRST_CLASS, LAST_CLASS, NEIGHBOURS, NETWORK_CONTROL, ROOT, SIGNALLING, THEIR_ROOT,
+};
 use super::objects::{Objects, TcHandle};
+use super::{Device, Htb};
 
 /// A class of ours that was there, with its filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +30,10 @@ pub struct Left {
     pub tables: bool,
     /// The filters of what goes ahead of best effort are there.
     pub control: bool,
+    /// Its aggregates, with their rates and bursts.
+    pub aggregates: BTreeMap<u16, (Rate, Bytes)>,
+    /// The preferences of the filters that find them.
+    pub finds_aggregates: BTreeSet<u32>,
 }
 
 /// Who has the interface's root discipline.
@@ -80,7 +90,50 @@ pub fn left_on(objects: &Objects) -> Left {
         add(&mut found, class, keys, Place { v6, preference, handle });
     }
     let tables = Filters::are_there(&objects.filters);
-    Left { classes: found, tables, control: has_control(&objects.filters) }
+    let of_root = objects.classes.iter().filter(|class| class.handle.major == 1);
+    let aggregates = of_root.filter(|class| aggregates::is_aggregate(class.handle.minor));
+    let aggregates = aggregates.map(|class| (class.handle.minor, class.rate.unwrap_or_default()));
+    Left {
+        classes: found,
+        tables,
+        control: has_control(&objects.filters),
+        aggregates: aggregates.collect(),
+        finds_aggregates: aggregates::preferences(&objects.filters),
+    }
+}
+
+/// Whether a daemon has set up an interface below another program's root: its fixed classes are there.
+/// A class of its range alone may be anybody's.
+pub fn is_left_on(objects: &Objects) -> bool {
+    let has = |minor: u16| {
+        let handle = TcHandle { major: 1, minor };
+        objects.classes.iter().any(|class| class.handle == handle)
+    };
+    [NEIGHBOURS, NETWORK_CONTROL, SIGNALLING].into_iter().all(has)
+}
+
+/// The lines that remove what a daemon has left on an interface; none where that is nothing.
+pub fn lines_to_end(name: &str, objects: &Objects) -> Vec<String> {
+    let (name, rate, none) = (name.to_owned(), Rate::default(), Bytes::ZERO);
+    let device = Device { name, rate, reservable: rate, mtu: none, header: none, uncounted: none };
+    // No daemon has anything on an interface whose name it refuses.
+    let Ok(mut htb) = Htb::new(device) else { return Vec::new() };
+    match root_of(objects) {
+        Root::Ours => htb.end(),
+        Root::Theirs if is_left_on(objects) => {
+            let mut left = left_on(objects);
+            let finds = core::mem::take(&mut left.finds_aggregates);
+            let mut lines: Vec<String> = aggregates::end_filters(htb.name(), &finds).collect();
+            let classes = core::mem::take(&mut left.aggregates).into_keys();
+            lines.extend(classes.map(|class| htb.remove_class(class)));
+            htb = htb.under_theirs();
+            // For what is there; nothing is set up.
+            let _ = htb.adopt(left);
+            lines.extend(htb.end());
+            lines
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn add(found: &mut BTreeMap<u16, Found>, class: u16, keys: Keys, place: Place) {
@@ -99,7 +152,7 @@ mod tests {
     use crate::message::{Sender, Session};
 
     fn class(minor: u16, is_root: bool) -> Class {
-        Class { kind: "htb".to_owned(), handle: TcHandle { major: 1, minor }, is_root }
+        Class { kind: "htb".to_owned(), handle: TcHandle { major: 1, minor }, is_root, rate: None }
     }
 
     fn filter(v6: bool, preference: u32, handle: u32, minor: Option<u16>) -> U32Filter {

@@ -15,3 +15,7 @@ pub(super) const THEIR_ROOT: u16 = 1;
 pub(super) const FIRST_CLASS: u16 = 0x1000;
 /// The machine's handles end before.
 pub(super) const LAST_CLASS: u16 = FIRST_CLASS + 0x7fff;
+/// Aggregates: as many as there are code points, above the classes of an emulated network, which may
+/// share the interface (docs/emulation.md).
+pub(super) const FIRST_AGGREGATE: u16 = 0xf000;
+pub(super) const LAST_AGGREGATE: u16 = FIRST_AGGREGATE + 63;

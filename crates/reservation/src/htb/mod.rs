@@ -1,10 +1,12 @@
 //! Enforcement on an interface: reservations as lines for Linux's `tc -batch`.
 //!
 //! [`Htb`] turns [`ControlRequest`]s into text and runs nothing. A reservation is an HTB class and
-//! a u32 filter for each sender; how excess traffic is treated: docs/mechanisms/reservation.md.
+//! a u32 filter for each sender, or a part of an [`Aggregate`], which many have; how excess traffic is
+//! treated: docs/mechanisms/reservation.md.
 //! Classes from 1:1000 on belong to the daemon: it takes over those that a daemon before it left
 //! ([`Htb::adopt`]), so that a restart does not interrupt enforcement.
 
+mod aggregates;
 mod counters;
 mod filters;
 mod found;
@@ -20,9 +22,11 @@ use ontempo_foundation::{Bytes, Rate};
 use crate::machine::{ControlRequest, Handle, Reservation};
 use crate::message::{Sender, Session};
 
+use aggregates::Aggregates;
+pub use aggregates::{Aggregate, Serves};
 pub use counters::Counters;
 use filters::{Filters, Keys, Place, keys};
-pub use found::{Found, Left, Root, left_on, root_of};
+pub use found::{Found, Left, Root, is_left_on, left_on, lines_to_end, root_of};
 use layout::{
     BEST_EFFORT, FIRST_CLASS, LAST_CLASS, NEIGHBOURS, NETWORK_CONTROL, ROOT, SIGNALLING, THEIR_ROOT,
 };
@@ -68,8 +72,11 @@ pub struct Device {
 
 impl Device {
     /// What of the link can be reserved at most: the fixed classes have the rest.
-    pub fn most_reservable(rate: Rate) -> Rate {
-        let fixed = FIXED_CLASSES * MIN_RATE.as_bits_per_sec();
+    ///
+    /// Each of the aggregates has as much as one of these, also without a reservation.
+    pub fn most_reservable(rate: Rate, aggregates: usize) -> Rate {
+        let classes = FIXED_CLASSES + u64::try_from(aggregates).unwrap_or(u64::MAX / 2);
+        let fixed = classes.saturating_mul(MIN_RATE.as_bits_per_sec());
         Rate::from_bits_per_sec(rate.as_bits_per_sec().saturating_sub(fixed))
     }
 
@@ -118,6 +125,7 @@ pub struct Htb {
     classes: BTreeSet<u16>,
     filters: Filters,
     queue: BestEffortQueue,
+    aggregates: Aggregates,
 }
 
 #[derive(Clone, Debug)]
@@ -153,7 +161,16 @@ impl Htb {
             classes: BTreeSet::new(),
             filters: Filters::default(),
             queue: BestEffortQueue::FqCodel,
+            aggregates: Aggregates::default(),
         })
+    }
+
+    /// Reservations that one of these takes, the first that does, have its class in place of one of their own. At
+    /// most 63, each with a code point of its own.
+    #[must_use]
+    pub fn with_aggregates(mut self, aggregates: Vec<Aggregate>) -> Self {
+        self.aggregates = Aggregates::new(aggregates);
+        self
     }
 
     /// Works under the class 1:1 of another program's root qdisc.
@@ -170,7 +187,8 @@ impl Htb {
 
     /// The lines that set up the interface: root qdisc, the fixed classes, hash tables. The queue
     /// of best effort follows: [`best_effort`](Self::best_effort).
-    pub fn begin(&self) -> Vec<String> {
+    pub fn begin(&mut self) -> Vec<String> {
+        let aggregates = self.all_aggregates("replace");
         let name = &self.device.name;
         let mut lines = Vec::new();
         if !self.theirs {
@@ -182,6 +200,8 @@ impl Htb {
         lines.extend(Filters::tables(name));
         lines.extend(Filters::links(name));
         lines.extend(filters::control(name));
+        lines.extend(aggregates);
+        lines.extend(self.aggregates.filters(name));
         lines
     }
 
@@ -243,13 +263,14 @@ impl Htb {
 
     /// Sum of the rates of all reservations.
     fn reserved(&self) -> u64 {
-        self.installed.values().map(|known| known.rate.as_bits_per_sec()).sum()
+        let alone: u64 = self.installed.values().map(|known| known.rate.as_bits_per_sec()).sum();
+        alone + self.aggregates.reserved()
     }
 
     /// Takes over the classes and filters of a daemon before this one; returns the lines that set
     /// up the rest of the interface.
     pub fn adopt(&mut self, left: Left) -> Vec<String> {
-        let Left { classes, tables, control } = left;
+        let Left { classes, tables, control, aggregates, finds_aggregates } = left;
         let mut lines = self.fixed_classes();
         if !tables {
             if !self.theirs {
@@ -260,6 +281,7 @@ impl Htb {
         if !control {
             lines.extend(filters::control(&self.device.name));
         }
+        lines.extend(self.adopt_aggregates(&aggregates, finds_aggregates));
         self.classes = classes.keys().copied().collect();
         for (class, known) in &classes {
             self.adopted_by.extend(known.present.keys().map(|keys| (keys.clone(), *class)));
@@ -275,9 +297,15 @@ impl Htb {
         self.adopted.len()
     }
 
+    /// Whether anything was taken over that [`purge`](Self::purge) sets right.
+    pub fn is_recovering(&self) -> bool {
+        self.recovering || self.aggregates.are_recovering()
+    }
+
     /// The class of a reservation, as `tc class show` names it.
     pub fn class_name(&self, handle: Handle) -> Option<String> {
-        self.installed.get(&handle).map(|known| format!("1:{:x}", known.class))
+        let alone = self.installed.get(&handle).map(|known| known.class);
+        alone.or_else(|| self.aggregates.class_of(handle)).map(|class| format!("1:{class:x}"))
     }
 
     /// The lines that remove the classes taken over that were not refreshed within the cleanup
@@ -298,6 +326,7 @@ impl Htb {
             lines.extend(self.classify(known));
         }
         self.installed = installed;
+        lines.extend(self.purge_aggregates());
         lines
     }
 
@@ -313,14 +342,25 @@ impl Htb {
         // Tables outlive their preference where another program has u32 filters, too.
         let filters = found.chain(installed).map(|place| place.remove(name));
         let fixed = [NEIGHBOURS, NETWORK_CONTROL, SIGNALLING];
-        let classes = self.classes.iter().chain(&fixed).map(|class| self.remove_class(*class));
-        filters.chain(Filters::end(name)).chain(filters::end_control(name)).chain(classes).collect()
+        let aggregates = self.aggregates.classes();
+        let classes = self.classes.iter().chain(&fixed).chain(&aggregates);
+        let classes = classes.map(|class| self.remove_class(*class));
+        let tables = Filters::end(name).chain(filters::end_control(name));
+        let tables = tables.chain(self.aggregates.end_filters(name));
+        filters.chain(tables).chain(classes).collect()
+    }
+
+    /// The lines that give all aggregates their rates and queues again: after a request that failed,
+    /// whose other lines may not have run.
+    pub fn aggregates_again(&mut self) -> Vec<String> {
+        self.aggregates.forget_limits();
+        self.all_aggregates("change")
     }
 
     /// The lines that carry out a request; none for a handle that is not installed.
     pub fn lines(&mut self, request: &ControlRequest) -> Vec<String> {
         let mut lines = self.change(request);
-        if !self.theirs {
+        if !self.theirs && self.queue.kind() == QueueKind::Fifo {
             let reserved = self.reserved();
             lines.extend(self.queue.follow(&self.device, reserved));
         }
@@ -328,6 +368,44 @@ impl Htb {
     }
 
     fn change(&mut self, request: &ControlRequest) -> Vec<String> {
+        let (_, handle) = request.place();
+        let left = self.aggregates.leave(handle);
+        let is_known = left.is_some() || self.installed.contains_key(&handle);
+        let joined = match request {
+            ControlRequest::Add(_, _, new) => self.aggregates.of(new).zip(Some(new)),
+            ControlRequest::Modify(_, _, new) if is_known => self.aggregates.of(new).zip(Some(new)),
+            ControlRequest::Modify(..) | ControlRequest::Remove(..) => None,
+        };
+        if let Some((place, new)) = joined {
+            self.aggregates.join(handle, place, new);
+        }
+        let joined = joined.map(|(place, _)| place);
+        // What it joins first, so that it is served all the time.
+        let mut lines = joined.map_or_else(Vec::new, |place| self.aggregate("change", place));
+        lines.extend(match (left, joined, request) {
+            // From an aggregate to a class of its own.
+            (Some(_), None, ControlRequest::Modify(_, _, new)) => self.add(handle, new),
+            // The other way, or one that stays.
+            (_, Some(_), _) => self.remove(handle),
+            _ => self.change_alone(request),
+        });
+        if let Some(left) = left.filter(|left| joined != Some(*left)) {
+            lines.extend(self.aggregate("change", left));
+        }
+        lines
+    }
+
+    fn remove(&mut self, handle: Handle) -> Vec<String> {
+        let Some(known) = self.installed.remove(&handle) else { return Vec::new() };
+        self.classes.remove(&known.class);
+        let name = &self.device.name;
+        let places = known.present.values();
+        let mut lines: Vec<String> = places.map(|place| self.filters.remove(name, place)).collect();
+        lines.push(self.remove_class(known.class));
+        lines
+    }
+
+    fn change_alone(&mut self, request: &ControlRequest) -> Vec<String> {
         match request {
             ControlRequest::Add(_, handle, reservation) => self.add(*handle, reservation),
             ControlRequest::Modify(_, handle, reservation) => {
@@ -340,16 +418,7 @@ impl Htb {
                 self.installed.insert(*handle, known);
                 lines
             }
-            ControlRequest::Remove(_, handle) => {
-                let Some(known) = self.installed.remove(handle) else { return Vec::new() };
-                self.classes.remove(&known.class);
-                let name = &self.device.name;
-                let places = known.present.values();
-                let mut lines: Vec<String> =
-                    places.map(|place| self.filters.remove(name, place)).collect();
-                lines.push(self.remove_class(known.class));
-                lines
-            }
+            ControlRequest::Remove(_, handle) => self.remove(*handle),
         }
     }
 
@@ -444,8 +513,12 @@ impl Htb {
         )
     }
 
-    /// The lines for a link that has changed; classes and queues stay, with what waits in them.
+    /// The lines for a link that has changed, none for one that has not; classes and queues stay, with what
+    /// waits in them.
     pub fn reshape(&mut self, device: Device) -> Vec<String> {
+        if device == self.device {
+            return Vec::new();
+        }
         self.device = device;
         let mut lines = self.fixed_classes();
         if !self.theirs {
@@ -456,6 +529,7 @@ impl Htb {
         lines.extend(
             installed.map(|known| self.class_line("change", known.class, known.rate, known.burst)),
         );
+        lines.extend(self.all_aggregates("change"));
         lines
     }
 

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use ontempo_foundation::{Bytes, Rate};
+
 /// A handle of traffic control: `major:minor`. Of a qdisc the minor number is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TcHandle {
@@ -43,6 +45,8 @@ pub struct Class {
     pub handle: TcHandle,
     /// It has no parent class.
     pub is_root: bool,
+    /// HTB's own rate and burst of it; `None` where it is not HTB's.
+    pub rate: Option<(Rate, Bytes)>,
 }
 
 /// The handle of a u32 filter: hash table, bucket and node.

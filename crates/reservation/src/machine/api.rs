@@ -18,8 +18,8 @@ impl<R: Routes> Machine<R> {
     /// refreshed.
     ///
     /// # Errors
-    /// Where the traffic contradicts itself, the sender's address is not this node's, or a limit
-    /// is reached.
+    /// Where the traffic contradicts itself, the sender's address is not this node's, the ports
+    /// cannot be beside those of others, or a limit is reached.
     pub fn announce(
         &mut self,
         now: Time,
@@ -35,6 +35,9 @@ impl<R: Routes> Machine<R> {
         }
         if !self.is_ours(sender.address) {
             return Err(RequestError::NotOurs);
+        }
+        if lacks_port(&session) || self.port_conflict(&session, &sender).is_some() {
+            return Err(RequestError::Ports);
         }
         let own = (InterfaceId::LOCAL, sender.address);
         if self.path_limit(&session, &sender, own).is_some() {
@@ -85,8 +88,8 @@ impl<R: Routes> Machine<R> {
     /// from the sender or from the node where the request merged with an equal or larger one.
     ///
     /// # Errors
-    /// Where a request contradicts itself or the style, the destination is not this node's, or a
-    /// limit is reached.
+    /// Where a request contradicts itself or the style, the destination is not this node's, its port
+    /// cannot be beside those of others, or a limit is reached.
     pub fn reserve(
         &mut self,
         now: Time,
@@ -99,10 +102,20 @@ impl<R: Routes> Machine<R> {
         if !self.is_ours(session.destination) {
             return Err(RequestError::NotOurs);
         }
+        if lacks_port(&session) || self.destination_conflicts(&session) {
+            return Err(RequestError::Ports);
+        }
         let own = (InterfaceId::LOCAL, session.destination);
         let full = self.session_usage.is_full(self.config.limits.sessions, own);
         let senders = flows.iter().map(|flow| flow.filters.len()).sum::<usize>();
         if full && !self.sessions.contains_key(&session) || senders > self.config.limits.senders {
+            return Err(RequestError::TooMany);
+        }
+        // What is no more than before is never refused.
+        let before = self.sessions.get(&session).and_then(|state| state.reservations.get(&own));
+        let before = before.map_or(0, |resv| resv.flows.len());
+        let more = flows.len().saturating_sub(before);
+        if more > 0 && self.flow_count + more > self.config.limits.all_flows {
             return Err(RequestError::TooMany);
         }
         let entry = |flow: &Descriptor| {
@@ -139,6 +152,12 @@ impl<R: Routes> Machine<R> {
             }
         });
     }
+}
+
+/// Whether its protocol has ports (TCP, UDP, DCCP, SCTP, UDP-Lite) and it names none: to such a
+/// session no other of the destination could be beside it (RFC 2205 section 3.2).
+fn lacks_port(session: &Session) -> bool {
+    session.port == 0 && [6, 17, 33, 132, 136].contains(&session.protocol)
 }
 
 /// Checks one application's request to reserve, before it is joined to those of others.

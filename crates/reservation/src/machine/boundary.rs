@@ -318,6 +318,9 @@ pub enum RequestError {
     TooMany,
     /// Guaranteed service with a rate below the traffic's.
     RateBelowTraffic,
+    /// A session without a port, whose protocol has ports or whose destination has sessions with
+    /// ports; or the reverse. Likewise of senders (RFC 2205 section 3.2).
+    Ports,
 }
 
 impl fmt::Display for RequestError {
@@ -334,9 +337,13 @@ impl fmt::Display for RequestError {
                  under SE, one without under WF"
             }
             Self::MixedFamilies => "addresses of IPv4 and IPv6 are mixed",
-            Self::TooMany => "the node has as many sessions, senders or receivers as it may",
+            Self::TooMany => "the node has as many sessions, senders, flows or receivers as it may",
             Self::RateBelowTraffic => {
                 "the rate of guaranteed service must be at least the traffic's mean rate"
+            }
+            Self::Ports => {
+                "a session needs a port where its protocol has ports, and with and without ports \
+                 do not mix"
             }
         })
     }

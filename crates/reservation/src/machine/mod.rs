@@ -13,6 +13,7 @@ mod admission;
 mod api;
 mod boundary;
 mod config;
+mod interfaces;
 mod merge;
 mod message_ids;
 mod node;

@@ -191,54 +191,6 @@ impl<R: Routes> Machine<R> {
         self.interfaces.insert(id, interface);
     }
 
-    /// Other constants and limits; state that is there keeps its times until it is refreshed.
-    pub fn configure(&mut self, config: Config) {
-        self.config = config;
-    }
-
-    /// Another configuration of an interface, whose reservations stay, however little may be
-    /// reserved now. `keeps_keys`: its security associations are those before.
-    pub fn change_interface(
-        &mut self,
-        now: Time,
-        id: InterfaceId,
-        config: InterfaceConfig,
-        keeps_keys: bool,
-    ) {
-        let Some(known) = self.interfaces.get_mut(&id) else { return };
-        let before = core::mem::replace(&mut known.config, config);
-        if keeps_keys {
-            known.config.guard = before.guard;
-        }
-        known.admission.bound_by(&known.config);
-        let sessions: Vec<Session> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.edit(session, |machine, state| {
-                machine.update(now, &session, state, None);
-            });
-        }
-    }
-
-    /// Disables RSVP on an interface that is gone, and removes its reservation state. Its traffic
-    /// control is not called.
-    pub fn remove_interface(&mut self, now: Time, id: InterfaceId) {
-        self.interfaces.remove(&id);
-        let sessions: Vec<Session> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.edit(session, |machine, state| {
-                state.installed.retain(|(by, _), _| *by != id);
-                state.reservations.retain(|(by, _), resv| {
-                    if *by == id {
-                        machine.message_ids.remove_received(resv.source);
-                    }
-                    *by != id
-                });
-                machine.update(now, &session, state, None);
-            });
-        }
-        self.routes_changed(now);
-    }
-
     /// The node's routes; after a change [`Machine::routes_changed`] must be called.
     pub fn routes_mut(&mut self) -> &mut R {
         &mut self.routes
@@ -328,6 +280,12 @@ impl<R: Routes> Machine<R> {
         let audience = audience_of(message);
         if self.is_ours(peer.1) {
             return Err("a message of this node has come back".to_owned());
+        }
+        // One seal is of one sender (RFC 2747 section 2.1).
+        if let Body::Bundle(parts) = &message.body
+            && parts.iter().any(|part| packet_info.neighbour(hop_of(part)) != peer)
+        {
+            return Err("a part of the bundle is another node's than the bundle".to_owned());
         }
         let response = match &message.body {
             Body::Response { cookie, .. } => Some(cookie.as_slice()),

@@ -115,14 +115,8 @@ impl<R: Routes> Machine<R> {
     }
 
     /// RFC 2205 section 3.2: sessions and senders with and without ports do not mix.
-    fn port_conflict(&self, session: &Session, sender: &Sender) -> Option<Cause> {
-        let zero = Session { port: 0, ..*session };
-        let last = Session { port: u16::MAX, ..*session };
-        let conflicts = |other: &Session| (other.port == 0) != (session.port == 0);
-        // With port 0 sorted first, a conflict is at one of the range's ends.
-        let mut range = self.sessions.range(zero..=last);
-        let ends = [range.next(), range.next_back()];
-        if ends.into_iter().flatten().any(|(other, _)| conflicts(other)) {
+    pub(super) fn port_conflict(&self, session: &Session, sender: &Sender) -> Option<Cause> {
+        if self.destination_conflicts(session) {
             return Some(Cause::ConflictingDestinationPorts);
         }
         let state = self.sessions.get(session)?;
@@ -130,6 +124,17 @@ impl<R: Routes> Machine<R> {
             other.address == sender.address && (other.port == 0) != (sender.port == 0)
         });
         mixed.then_some(Cause::ConflictingSenderPorts)
+    }
+
+    /// Whether another session to this destination has ports and this one has none, or the reverse.
+    pub(super) fn destination_conflicts(&self, session: &Session) -> bool {
+        let zero = Session { port: 0, ..*session };
+        let last = Session { port: u16::MAX, ..*session };
+        let conflicts = |other: &Session| (other.port == 0) != (session.port == 0);
+        // With port 0 sorted first, a conflict is at one of the range's ends.
+        let mut range = self.sessions.range(zero..=last);
+        let ends = [range.next(), range.next_back()];
+        ends.into_iter().flatten().any(|(other, _)| conflicts(other))
     }
 
     /// The error for a new sender beyond the limits.

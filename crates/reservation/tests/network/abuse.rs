@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::{Duration, RandomStream, Time};
 use ontempo_reservation::machine::{
-    Arrival, Config, Event, InterfaceId, Limits, Machine, Transmit,
+    Arrival, Config, Event, InterfaceId, Limits, Machine, RequestError, Transmit,
 };
 use ontempo_reservation::message::{
     Ack, Body, Cause, Descriptor, ErrorSpec, FlowSpec, Hop, Message, MessageId, Path, PathErr,
@@ -12,7 +12,7 @@ use ontempo_reservation::message::{
 };
 
 use super::world::{Settings, Table, World};
-use super::{load, sender, session, traffic};
+use super::{LINE, announce, fixed, load, reserve, sender, session, traffic};
 
 /// Few of everything, so that messages meet each other's state.
 struct Stranger(RandomStream);
@@ -219,4 +219,49 @@ fn a_sender_too_many_is_told() {
     });
     assert_eq!(cause, Some((1, Cause::System(2))));
     assert_eq!(world.towards(2, 3).len(), 0);
+}
+
+#[test]
+fn applications_take_no_more_flows_than_the_node_may_have() {
+    let limits = Limits { all_flows: 8, ..Limits::default() };
+    let settings =
+        Settings { config: Config { limits, ..Config::default() }, ..Settings::default() };
+    let mut world = World::new(1, 4, &LINE, settings);
+    let to = session(world.host(3));
+    let mut asked = |port: u16, senders: u8| {
+        let invented = |last: u8| fixed(load(1_000.0), sender([10, 9, 9, last].into()));
+        let flows: Vec<Descriptor> = (0..senders).flat_map(invented).collect();
+        let to = Session { port, ..to };
+        world.call(3, |machine, now| machine.reserve(now, to, Style::FixedFilter, &flows, false))
+    };
+    assert_eq!((asked(1, 5), asked(2, 4)), (Ok(()), Err(RequestError::TooMany)));
+    assert_eq!((asked(2, 3), asked(1, 6)), (Ok(()), Err(RequestError::TooMany)));
+    // No more than before, and what that has freed.
+    assert_eq!((asked(1, 5), asked(1, 2), asked(3, 3)), (Ok(()), Ok(()), Ok(())));
+    assert_eq!(asked(4, 1), Err(RequestError::TooMany));
+}
+
+#[test]
+fn an_application_without_a_port_keeps_nobody_from_the_hosts_ports() {
+    let mut world = World::new(1, 4, &LINE, Settings::default());
+    let (to, own) = (session(world.host(3)), sender(world.host(3)));
+    let away = session(world.host(0));
+    let flows = [Descriptor { flowspec: load(1_000.0), filters: Vec::new() }];
+    let mut asked = |protocol: u8, port: u16| {
+        let ([to, away], style) =
+            ([to, away].map(|to| Session { protocol, port, ..to }), Style::Wildcard);
+        world.call(3, |machine, now| {
+            let reserved = machine.reserve(now, to, style, &flows, false);
+            [reserved, machine.announce(now, away, own, traffic(1_000.0))]
+        })
+    };
+    for protocol in [6, 17] {
+        assert_eq!(asked(protocol, 0), [Err(RequestError::Ports); 2], "{protocol}");
+    }
+    // What has no ports has sessions without, and then none with.
+    assert_eq!((asked(47, 0), asked(47, 5)), ([Ok(()); 2], [Err(RequestError::Ports); 2]));
+    let from = announce(&mut world, 0, to, 50_000.0);
+    reserve(&mut world, 3, to, from, 50_000.0);
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.towards(2, 3).len(), 1);
 }

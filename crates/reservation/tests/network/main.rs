@@ -9,7 +9,7 @@ mod world;
 use std::net::IpAddr;
 
 use ontempo_foundation::{Duration, Rate, Time};
-use ontempo_reservation::machine::{Arrival, Event, RequestError};
+use ontempo_reservation::machine::{Arrival, Config, Event, InterfaceConfig, RequestError};
 use ontempo_reservation::message::{
     Body, Cause, Descriptor, FlowSpec, Message, Sender, Session, Style, TrafficSpec,
 };
@@ -173,6 +173,48 @@ fn nothing_flaps_in_an_hour_of_refreshes() {
         let refreshes = (world.sent - sent) as f64 / (3600.0 / 30.0);
         assert!((4.5..8.0).contains(&refreshes), "{refreshes} messages a period");
     }
+}
+
+#[test]
+fn another_refresh_period_is_announced_before_anything_times_out_by_the_old_one() {
+    for refresh_reduction in [false, true] {
+        for nodes in [&[1][..], &[0, 1, 2, 3]] {
+            let settings = Settings { refresh_reduction, ..Settings::default() };
+            let (mut world, ..) = line(settings, 50_000.0);
+            world.run_for(Duration::from_secs(10));
+            let (changes, events) = (world.changes, world.events.len());
+            let config = Config { refresh: Duration::from_secs(300), ..Config::default() };
+            for node in nodes {
+                world.call(*node, |machine, _| machine.configure(config));
+            }
+            world.run_for(Duration::from_secs(3600));
+            assert_eq!((world.changes, world.events.len()), (changes, events), "{nodes:?}");
+        }
+    }
+}
+
+#[test]
+fn what_an_interface_no_longer_offers_is_told_downstream_at_once_and_nothing_else_changes() {
+    let (mut world, ..) = line(Settings::default(), 50_000.0);
+    world.run_for(Duration::from_secs(10));
+    let (changes, events, sent) = (world.changes, world.events.len(), world.sent);
+    let (by, before) = (world.interface(1, 2), world.interface_config(1, (1, 0)));
+    let change = |world: &mut World, config: InterfaceConfig| {
+        world.call(1, |machine, now| machine.change_interface(now, by, config, true));
+        world.run_for(RTT);
+    };
+    // An address more is nobody's business.
+    let mut addresses = before.addresses.clone();
+    addresses.push([10, 9, 9, 9].into());
+    change(&mut world, InterfaceConfig { addresses, ..before.clone() });
+    assert_eq!((world.events.len(), world.sent), (events, sent));
+    change(&mut world, InterfaceConfig { guaranteed: None, ..before });
+    let told = world.events.iter().skip(events).find_map(|(_, node, event)| match event {
+        Event::Path { adspec, .. } if *node == 3 => adspec.and_then(|adspec| adspec.guaranteed),
+        _ => None,
+    });
+    assert!(told.is_some_and(|ad| ad.broken), "{told:?}");
+    assert_eq!(world.changes, changes);
 }
 
 #[test]

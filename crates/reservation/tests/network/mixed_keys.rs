@@ -386,24 +386,27 @@ fn a_path_error_by_an_interface_without_a_key_is_not_forwarded_for_others() {
     assert!(was_dropped(&world, 1, "not trusted"));
 }
 
+/// A number above all that were used.
+const NEW: Seal = Seal { handshake: true, sequence: 1 << 60 };
+
 /// Delivers a message of a neighbour's address, sealed with a key.
 fn deliver_sealed(
     world: &mut World,
     (node, interface): (usize, InterfaceId),
     source: IpAddr,
     message: &Message,
-    (key, sequence): (&Key, u64),
+    (key, seal): (&Key, Seal),
 ) {
     let payload = message.encode().expect("it fits");
-    let sealed = integrity::seal(&payload, key, Seal { handshake: true, sequence });
+    let sealed = integrity::seal(&payload, key, seal);
     let payload = sealed.expect("it fits");
     world.call(node, |machine, now| {
         machine.on_packet(now, Arrival { interface, source, ttl: 64, payload: &payload });
     });
 }
 
-#[test]
-fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_of_the_same_link() {
+/// A line whose nodes have keys of their own; a reservation stands.
+fn own_keys() -> (World, Session, Sender) {
     let settings = Settings { sealed: true, own_keys: true, ..Settings::default() };
     let mut world = World::new(1, 4, &LINKS[..3], settings);
     let to = session(world.address(2, 1));
@@ -412,6 +415,43 @@ fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_of_the_same_link()
     announce(&mut world, 0, to, 50_000.0);
     world.run_for(Duration::from_secs(3));
     assert!(stands(&world), "neighbours with keys of their own reserve");
+    (world, to, from)
+}
+
+#[test]
+fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_in_a_bundle() {
+    let (mut world, to, from) = own_keys();
+    let (sender_end, third) = (world.address(0, 0), world.address(0, 2));
+    let incoming = world.interface(1, 0);
+    let tear = |address| {
+        let hop = Hop { address, interface: 0 };
+        Message::new(Body::PathTear(PathTear { session: to, hop, sender: from }))
+    };
+    let bundle = |parts: &[Message]| Message::new(Body::Bundle(parts.to_vec()));
+    let of_third = own_key(0, 2).of_sender(third);
+    // It has proven itself, or its make knows no Challenge.
+    let seal = Seal { handshake: false, ..NEW };
+    for parts in [vec![tear(sender_end)], vec![tear(third), tear(sender_end)]] {
+        world.events.clear();
+        let sealed = (&of_third, seal);
+        deliver_sealed(&mut world, (1, incoming), third, &bundle(&parts), sealed);
+        assert!(was_dropped(&world, 1, "a part of the bundle"), "{:?}", world.events);
+        assert!(stands(&world));
+    }
+    // What is its own it may bundle, and so may the other.
+    let pair = own_key(0, 0).of_sender(sender_end);
+    for (source, key, is_left) in [(third, of_third, true), (sender_end, pair, false)] {
+        world.events.clear();
+        let message = bundle(&[tear(source), tear(source)]);
+        deliver_sealed(&mut world, (1, incoming), source, &message, (&key, seal));
+        assert!(!was_dropped(&world, 1, ""), "{:?}", world.events);
+        assert_eq!(world.towards(1, 2).len(), usize::from(is_left));
+    }
+}
+
+#[test]
+fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_of_the_same_link() {
+    let (mut world, to, from) = own_keys();
     // At the first router: the sender is a neighbour on link 0, and so is a third node.
     let (sender_end, third) = (world.address(0, 0), world.address(0, 2));
     let incoming = world.interface(1, 0);
@@ -439,7 +479,7 @@ fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_of_the_same_link()
         for message in [&tear, &smaller] {
             for source in [sender_end, third] {
                 world.events.clear();
-                let sealed = (key, 1 << 60);
+                let sealed = (key, NEW);
                 deliver_sealed(&mut world, (1, incoming), source, message, sealed);
                 assert!(was_dropped(&world, 1, "the message's"), "{:?}", world.events);
             }
@@ -452,7 +492,7 @@ fn a_neighbour_with_a_key_of_its_own_cannot_speak_for_another_of_the_same_link()
     }
     assert_eq!((world.changes, world.towards(1, 2)[0].rate), before);
     // Who has the sender's key ends it.
-    let sealed = (&pair.of_sender(sender_end), 1 << 60);
+    let sealed = (&pair.of_sender(sender_end), NEW);
     world.events.clear();
     deliver_sealed(&mut world, (1, incoming), sender_end, &tear, sealed);
     assert!(!was_dropped(&world, 1, ""), "{:?}", world.events);
@@ -477,6 +517,6 @@ fn to_a_group_neighbours_with_keys_of_their_own_use_that_of_the_interface() {
     let (hop, incoming) = (world.address(0, 0), world.interface(1, 0));
     let pair = own_key(0, 0).of_sender(hop);
     world.events.clear();
-    deliver_sealed(&mut world, (1, incoming), hop, &path(to, hop, from), (&pair, 1 << 60));
+    deliver_sealed(&mut world, (1, incoming), hop, &path(to, hop, from), (&pair, NEW));
     assert!(was_dropped(&world, 1, "Key Identifier"));
 }

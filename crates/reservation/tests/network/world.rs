@@ -165,36 +165,45 @@ impl World {
         let mut machine = Machine::new(self.settings.config, Table::default(), random);
         let ends: Vec<_> = self.ends_of(node).collect();
         for (link, end) in ends {
-            let mut addresses = vec![self.address(link, end)];
-            let joined = self.groups.iter().filter(|(_, members)| members.contains(&node));
-            addresses.extend(joined.map(|(group, _)| *group));
-            let sealed = self.settings.sealed && !self.open_links.contains(&link);
-            let first = if self.clocks_behind { 1 } else { self.restarts << 32 };
-            let config = InterfaceConfig {
-                addresses,
-                reservable: self.links[link].reservable,
-                reservable_burst: Bytes::new(1_000_000),
-                rate: Rate::from_bits_per_sec(1_500_000),
-                latency: Some(self.links[link].delay),
-                mtu: 1500,
-                overhead: Bytes::ZERO,
-                guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
-                refresh_reduction: self.settings.refresh_reduction,
-                guard: sealed.then(|| {
-                    let guard = Guard::new(shared_key(), first, true, 8);
-                    let others = [1 - end, 2].into_iter().filter(|_| self.settings.own_keys);
-                    others.fold(guard, |guard, other| {
-                        let key = own_key(link, other);
-                        let keys = NeighbourKeys { send: key.clone(), receive: key };
-                        guard.with_neighbour(self.address(link, other), keys)
-                    })
-                }),
-            };
+            let config = self.interface_config(node, (link, end));
             machine.add_interface(InterfaceId(link as u32), config);
         }
         self.enforced[node].clear();
         self.machines[node] = Some(machine);
         self.route();
+    }
+
+    /// The configuration of a node's end of a link.
+    pub(super) fn interface_config(
+        &self,
+        node: usize,
+        (link, end): (usize, usize),
+    ) -> InterfaceConfig {
+        let mut addresses = vec![self.address(link, end)];
+        let joined = self.groups.iter().filter(|(_, members)| members.contains(&node));
+        addresses.extend(joined.map(|(group, _)| *group));
+        let sealed = self.settings.sealed && !self.open_links.contains(&link);
+        let first = if self.clocks_behind { 1 } else { self.restarts << 32 };
+        InterfaceConfig {
+            addresses,
+            reservable: self.links[link].reservable,
+            reservable_burst: Bytes::new(1_000_000),
+            rate: Rate::from_bits_per_sec(1_500_000),
+            latency: Some(self.links[link].delay),
+            mtu: 1500,
+            overhead: Bytes::ZERO,
+            guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
+            refresh_reduction: self.settings.refresh_reduction,
+            guard: sealed.then(|| {
+                let guard = Guard::new(shared_key(), first, true, 8);
+                let others = [1 - end, 2].into_iter().filter(|_| self.settings.own_keys);
+                others.fold(guard, |guard, other| {
+                    let key = own_key(link, other);
+                    let keys = NeighbourKeys { send: key.clone(), receive: key };
+                    guard.with_neighbour(self.address(link, other), keys)
+                })
+            }),
+        }
     }
 
     pub(super) fn stop(&mut self, node: usize) {

@@ -127,7 +127,7 @@ impl<'a> Daemon<'a> {
             owners: Owners::default(),
             interfaces: BTreeMap::new(),
             started: Instant::now(),
-            purge_at: Time::NEVER,
+            purge_at: BTreeMap::new(),
             update_at: Time::NEVER,
             dropped: BTreeMap::new(),
             bad_packets: 0,
@@ -171,16 +171,7 @@ impl Daemon<'_> {
                 }
                 self.machine.routes_changed(now);
             }
-            if self.purge_at <= now {
-                self.purge_at = Time::NEVER;
-                let purged = self.enforcement.purge();
-                if purged > 0 {
-                    let line = format!(
-                        "removed {purged} classes of a daemon before this one, not refreshed in time"
-                    );
-                    self.say(Level::Notice, &line);
-                }
-            }
+            self.purge(now);
             self.machine.on_timeout(now);
             self.settle();
             self.observe(now);
@@ -217,7 +208,8 @@ impl Daemon<'_> {
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
-        let due = due.min(self.purge_at).min(self.update_at).min(self.applications.accept_at(now));
+        let due = self.purge_at.values().copied().fold(due, Time::min);
+        let due = due.min(self.update_at).min(self.applications.accept_at(now));
         let due = due.min(self.observed.due());
         let wait = (due != Time::NEVER).then(|| {
             let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());

@@ -1,18 +1,28 @@
 //! Interfaces that appear, change and disappear.
 
-use ontempo_foundation::{Bytes, Duration, Rate};
+use std::collections::BTreeMap;
+
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
 use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 
 use super::state::{Daemon, time_of_day};
 use crate::config;
+use crate::enforcement::end_left;
 use crate::error::DaemonError;
 use crate::log::Level;
 use crate::routes::Interface;
+use crate::traffic_control::with_htb;
 
 impl Daemon<'_> {
-    /// Sets up the interfaces that are up.
+    /// Sets up the interfaces that are up, and ends what a daemon before this one has left on others.
     pub(super) fn set_up_all(&mut self) -> Result<(), DaemonError> {
-        self.update_interfaces()?;
+        if let Err(error) = self.update_interfaces() {
+            self.enforcement.end_begun();
+            return Err(error);
+        }
+        if let Err(what) = self.end_others() {
+            self.say(Level::Error, &what);
+        }
         let names = self.config.interfaces.keys();
         let unused = names.filter(|name| !self.interfaces.contains_key(*name));
         let unused: Vec<String> = unused.cloned().collect();
@@ -23,17 +33,48 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// Reads the kernel's interfaces; adds new ones and removes those that are down.
-    pub(super) fn update_interfaces(&mut self) -> Result<(), DaemonError> {
+    fn kernel_interfaces(&mut self) -> Result<BTreeMap<String, Interface>, DaemonError> {
         let found = self.machine.routes_mut().interfaces();
-        let found = found.map_err(|error| {
-            DaemonError::system("cannot read the interfaces by netlink", &error)
-        })?;
+        found.map_err(|error| DaemonError::system("cannot read the interfaces by netlink", &error))
+    }
+
+    /// Removes the classes of a daemon before this one from interfaces that are not enforced any more.
+    fn end_others(&mut self) -> Result<(), String> {
+        let found = self.kernel_interfaces().map_err(|error| error.to_string())?;
+        let with_htb = with_htb()?;
+        for (name, one) in found {
+            let is_enforced = self.config.interfaces.get(&name).is_some_and(|one| one.enforce);
+            if !is_enforced && with_htb.contains(&one.index) && end_left(&name)? {
+                let line = format!("{name}: removed the classes of a daemon before this one");
+                self.say(Level::Notice, &line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the kernel's interfaces; adds new ones, changes others and removes those that are down.
+    ///
+    /// # Errors
+    /// The first of those that cannot be set up; the others are.
+    pub(super) fn update_interfaces(&mut self) -> Result<(), DaemonError> {
+        let found = self.kernel_interfaces()?;
         let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
+        let mut failed = None;
         for name in names {
             let usable = found.get(&name).filter(|new| new.up && !new.addresses.is_empty());
             let known = self.interfaces.get(&name);
-            if known == usable {
+            let usable = usable.map(|new| match known {
+                Some(known) => new.in_order_of(known),
+                None => new.clone(),
+            });
+            if known == usable.as_ref() {
+                continue;
+            }
+            if let (Some(known), Some(new)) = (known, &usable)
+                && new.is_hop_of(known)
+            {
+                self.interfaces.insert(name.clone(), new.clone());
+                self.change(&name, true);
                 continue;
             }
             if let Some(known) = known {
@@ -48,11 +89,13 @@ impl Daemon<'_> {
                     self.say(Level::Warning, &format!("{name}: is down"));
                 }
             }
-            if let Some(new) = usable {
-                self.set_up(&name, new)?;
+            if let Some(new) = usable
+                && let Err(error) = self.set_up(&name, &new)
+            {
+                failed.get_or_insert(error);
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     pub(super) fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
@@ -62,9 +105,12 @@ impl Daemon<'_> {
             let mtu = Bytes::new(u64::from(new.mtu));
             let device = config.device(name, mtu, new.layer).map_err(DaemonError::Input)?;
             let adopted = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
-            if adopted > 0 {
+            if self.enforcement.is_recovering(id) {
                 let machine = self.config.machine();
-                self.purge_at = self.now() + machine.lifetime(machine.refresh);
+                let until = self.now() + machine.lifetime(machine.refresh);
+                self.purge_at.insert(id, until);
+            }
+            if adopted > 0 {
                 let line =
                     format!("{name}: took over {adopted} classes of a daemon before this one");
                 self.say(Level::Notice, &line);
@@ -82,6 +128,25 @@ impl Daemon<'_> {
         self.interfaces.insert(name.to_owned(), new.clone());
         self.say(Level::Notice, &format!("{name}: has RSVP"));
         Ok(())
+    }
+
+    /// Removes the classes of a daemon before this one that were not refreshed in time.
+    pub(super) fn purge(&mut self, now: Time) {
+        let mut purged = 0;
+        let enforcement = &mut self.enforcement;
+        self.purge_at.retain(|id, at| {
+            let is_due = *at <= now;
+            if is_due {
+                purged += enforcement.purge(*id);
+            }
+            !is_due
+        });
+        if purged > 0 {
+            let line = format!(
+                "removed {purged} classes of a daemon before this one, not refreshed in time"
+            );
+            self.say(Level::Notice, &line);
+        }
     }
 
     /// An interface's name; its number where it has none of ours.
@@ -108,15 +173,32 @@ pub(super) fn interface_config(
         latency: config.latency,
         mtu: new.mtu,
         overhead,
-        guaranteed: config.guaranteed.then(|| error_terms(config.rate, mtu, frame)),
+        guaranteed: config.guaranteed.then(|| {
+            let others = if config.aggregates_guaranteed() { config.buffer() } else { Bytes::ZERO };
+            error_terms(config.rate, mtu, frame, others)
+        }),
         refresh_reduction: config.refresh_reduction,
         guard,
     }
 }
 
 /// C: one packet of the flow at its rate, which the link's headers have raised as much as the packet;
-/// D: one packet of another flow being sent, with them (RFC 2212).
-fn error_terms(rate: Rate, mtu: Bytes, frame: Bytes) -> ErrorTerms {
-    let d: Duration = rate.time_to_send(frame);
+/// D: one packet of another flow being sent, with them (RFC 2212), and in an aggregate, whose flows
+/// share a queue, the bursts of all others.
+fn error_terms(rate: Rate, mtu: Bytes, frame: Bytes, others: Bytes) -> ErrorTerms {
+    let d: Duration = rate.time_to_send(Bytes::new(frame.get().saturating_add(others.get())));
     ErrorTerms { c: mtu, d }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_an_aggregate_the_bursts_of_others_go_first() {
+        let (rate, mtu) = (Rate::from_bits_per_sec(8_000_000), Bytes::new(1_500));
+        let of = |others| error_terms(rate, mtu, Bytes::new(2_000), Bytes::new(others));
+        assert_eq!((of(0).c, of(0).d), (mtu, Duration::from_millis(2)));
+        assert_eq!((of(50_000).c, of(50_000).d), (mtu, Duration::from_millis(52)));
+    }
 }

@@ -16,10 +16,18 @@ pub(super) struct Owners {
     pub(super) senders: BTreeMap<(Session, Sender), Id>,
     pub(super) receivers: BTreeMap<Session, BTreeMap<Id, Wanted>>,
     pub(super) watchers: BTreeSet<(Session, Id)>,
-    /// How many of the three each connection has.
-    held: BTreeMap<Id, usize>,
+    held: BTreeMap<Id, Held>,
     /// Senders to this host, for later subscribers.
     pub(super) paths: BTreeMap<(Session, Sender), (TrafficSpec, Option<AdSpec>)>,
+}
+
+/// How much connections have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Senders, reservations and watched sessions.
+    pub(super) places: usize,
+    /// Flow descriptors of the reservations.
+    pub(super) flows: usize,
 }
 
 /// What applications reserve of a session.
@@ -99,7 +107,7 @@ impl Owners {
 
     pub(super) fn add_sender(&mut self, sender: (Session, Sender), id: Id) {
         let is_new = self.senders.insert(sender, id).is_none();
-        *self.held.entry(id).or_default() += usize::from(is_new);
+        self.held.entry(id).or_default().places += usize::from(is_new);
     }
 
     pub(super) fn is_receiver(&self, session: &Session, id: Id) -> bool {
@@ -107,38 +115,55 @@ impl Owners {
     }
 
     pub(super) fn add_receiver(&mut self, session: Session, id: Id, wanted: Wanted) {
-        let is_new = self.receivers.entry(session).or_default().insert(id, wanted).is_none();
-        *self.held.entry(id).or_default() += usize::from(is_new);
+        let flows = wanted.flows.len();
+        let before = self.receivers.entry(session).or_default().insert(id, wanted);
+        let held = self.held.entry(id).or_default();
+        held.places += usize::from(before.is_none());
+        held.flows = held.flows + flows - before.map_or(0, |before| before.flows.len());
+    }
+
+    /// How many flow descriptors a connection has of a session.
+    pub(super) fn flows_of(&self, session: &Session, id: Id) -> usize {
+        let own = self.receivers.get(session).and_then(|owners| owners.get(&id));
+        own.map_or(0, |own| own.flows.len())
     }
 
     pub(super) fn add_watcher(&mut self, session: Session, id: Id) {
         let is_new = self.watchers.insert((session, id));
-        *self.held.entry(id).or_default() += usize::from(is_new);
+        self.held.entry(id).or_default().places += usize::from(is_new);
     }
 
     pub(super) fn remove_sender(&mut self, sender: &(Session, Sender)) {
-        let owner = self.senders.remove(sender);
-        self.release(owner);
+        if let Some(id) = self.senders.remove(sender) {
+            self.release(id, 0);
+        }
     }
 
     pub(super) fn remove_receiver(&mut self, session: &Session, id: Id) {
         let Some(owners) = self.receivers.get_mut(session) else { return };
-        let was_there = owners.remove(&id).is_some();
+        let own = owners.remove(&id);
         if owners.is_empty() {
             self.receivers.remove(session);
         }
-        self.release(was_there.then_some(id));
-    }
-
-    fn release(&mut self, owner: Option<Id>) {
-        if let Some(held) = owner.and_then(|id| self.held.get_mut(&id)) {
-            *held -= 1;
+        if let Some(own) = own {
+            self.release(id, own.flows.len());
         }
     }
 
-    /// Senders, reservations and watched sessions of these connections.
-    pub(super) fn held_by(&self, ids: impl Iterator<Item = Id>) -> usize {
-        ids.filter_map(|id| self.held.get(&id)).sum()
+    fn release(&mut self, id: Id, flows: usize) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.places -= 1;
+            held.flows -= flows;
+        }
+    }
+
+    /// What these connections have together.
+    pub(super) fn held_by(&self, ids: impl Iterator<Item = Id>) -> Held {
+        let all = ids.filter_map(|id| self.held.get(&id));
+        all.fold(Held::default(), |sum, one| Held {
+            places: sum.places + one.places,
+            flows: sum.flows + one.flows,
+        })
     }
 
     /// Forgets a connection; returns the sessions that nobody watches any more.
@@ -298,7 +323,7 @@ mod tests {
         owners.remove_receiver(&session, ids[1]);
         assert!(owners.rest(&session, ids[2]).is_none());
         owners.remove_receiver(&session, ids[2]);
-        assert_eq!((owners.receivers.len(), owners.held_by(ids.into_iter())), (0, 0));
+        assert_eq!((owners.receivers.len(), owners.held_by(ids.into_iter())), (0, Held::default()));
     }
 
     #[test]
@@ -315,12 +340,19 @@ mod tests {
                 owners.add_watcher(session(port), id);
             }
         }
-        assert_eq!(owners.held_by([id].into_iter()), 300);
+        let held = |owners: &Owners| {
+            let Held { places, flows } = owners.held_by([id].into_iter());
+            (places, flows)
+        };
+        assert_eq!(held(&owners), (300, 100));
+        owners.add_receiver(session(2), id, wanted(&[1, 2, 3]));
+        assert_eq!((held(&owners), owners.flows_of(&session(2), id)), ((300, 102), 3));
+        owners.remove_receiver(&session(2), id);
         owners.remove_receiver(&session(1), id);
         owners.remove_receiver(&session(1), id);
         owners.remove_sender(&(session(1), sender));
-        assert_eq!(owners.held_by([id].into_iter()), 298);
+        assert_eq!(held(&owners), (297, 98));
         assert_eq!(owners.forget(id).len(), 100);
-        assert_eq!(owners.held_by([id].into_iter()), 0);
+        assert_eq!(held(&owners), (0, 0));
     }
 }

@@ -34,6 +34,8 @@ impl Daemon<'_> {
                 Some(_) => {}
             }
         }
+        let config = &self.config;
+        self.enforcement.end_down(|name| !config.interfaces.contains_key(name));
         if let Err(error) = self.update_interfaces() {
             self.say(Level::Error, &error.to_string());
         }
@@ -52,7 +54,8 @@ impl Daemon<'_> {
         self.say(Level::Notice, &format!("{name}: no longer has RSVP"));
     }
 
-    fn change(&mut self, name: &str, keeps_keys: bool) {
+    /// Takes over what is configured, or known of the kernel, of an interface.
+    pub(super) fn change(&mut self, name: &str, keeps_keys: bool) {
         let Some(known) = self.interfaces.get(name).cloned() else { return };
         let Some(config) = self.config.interfaces.get(name) else { return };
         let (id, now) = (InterfaceId(known.index), self.now());

@@ -7,7 +7,7 @@ use ontempo_reservation::local::{
 use ontempo_reservation::machine::{Event, InterfaceId, check_flows};
 use rustix::event::PollFlags;
 
-use super::owners::{Wanted, leave};
+use super::owners::{Held, Wanted, leave};
 use super::state::{Daemon, SETTLING};
 use crate::applications::Id;
 
@@ -18,8 +18,10 @@ const MAX_WATCHED: usize = 1024;
 /// wait for an application.
 const ROOM: Room = Room { places: 1_000, bytes: 512 << 10 };
 
-const SHARE: &str = "the applications of this user have a quarter of the sessions that the node may \
-                     have, which is their share";
+const SHARE: &str = "the applications of this user have a quarter of the sessions, or of the flows, \
+                     that the node may have, which is their share";
+/// One more sender or watched session.
+const PLACE: Held = Held { places: 1, flows: 0 };
 const OTHER_APPLICATION: &str = "another application of this host has this sender or reservation";
 const OTHER_RESERVATION: &str = "another application of this host has a reservation of this session that \
                                  cannot stand beside this one: each sender needs one of its own (FF), at \
@@ -91,12 +93,16 @@ impl Daemon<'_> {
         true
     }
 
-    /// Whether the applications of this one's user have their share: a quarter of the sessions. Root
-    /// may have all.
-    fn has_share(&self, id: Id) -> bool {
+    /// Whether the applications of this one's user have their share, a quarter of the sessions and of
+    /// the flows, and would have more with so many. Root may have all.
+    fn exceeds_share(&self, id: Id, more: Held) -> bool {
         let Some(user) = self.applications.user(id) else { return true };
-        let share = (self.config.machine().limits.sessions / 4).max(1);
-        user != 0 && self.owners.held_by(self.applications.of_user(user)) >= share
+        let limits = self.config.machine().limits;
+        let held = self.owners.held_by(self.applications.of_user(user));
+        let exceeds = |held, more, limit: usize| more > 0 && held + more > (limit / 4).max(1);
+        user != 0
+            && (exceeds(held.places, more.places, limits.sessions)
+                || exceeds(held.flows, more.flows, limits.all_flows))
     }
 
     fn carry_out(&mut self, id: Id, request: Request) -> Answer {
@@ -109,7 +115,7 @@ impl Daemon<'_> {
                     return refused(OTHER_APPLICATION);
                 }
                 let is_new = !self.owners.senders.contains_key(&(session, sender));
-                if is_new && self.has_share(id) {
+                if is_new && self.exceeds_share(id, PLACE) {
                     return refused(SHARE);
                 }
                 if let Err(error) = self.machine.announce(now, session, sender, traffic) {
@@ -133,7 +139,7 @@ impl Daemon<'_> {
                     return refused("a connection may watch 1,024 sessions");
                 }
                 let is_new = !self.owners.watchers.contains(&(session, id));
-                if is_new && self.has_share(id) {
+                if is_new && self.exceeds_share(id, PLACE) {
                     return refused(SHARE);
                 }
                 self.owners.add_watcher(session, id);
@@ -149,11 +155,15 @@ impl Daemon<'_> {
                 if let Err(error) = check_flows(&session, style, &flows) {
                     return refused(&error.to_string());
                 }
+                let more = Held {
+                    places: usize::from(!self.owners.is_receiver(&session, id)),
+                    flows: flows.len().saturating_sub(self.owners.flows_of(&session, id)),
+                };
                 let own = Wanted { style, flows, confirm };
                 let Some(all) = self.owners.joined(&session, id, own.clone()) else {
                     return refused(OTHER_RESERVATION);
                 };
-                if !self.owners.is_receiver(&session, id) && self.has_share(id) {
+                if self.exceeds_share(id, more) {
                     return refused(SHARE);
                 }
                 let Wanted { style, flows, confirm } = all;
@@ -289,6 +299,10 @@ mod tests {
 
     /// Reserves for senders with these ports.
     fn reserve(ports: &[u16]) -> Request {
+        reserve_at(9, ports)
+    }
+
+    fn reserve_at(port: u16, ports: &[u16]) -> Request {
         let address = HERE.into();
         let traffic =
             TrafficSpec { rate: 1e4, burst: 4e3, peak: 1e4, smallest: 64, largest: 1_500 };
@@ -296,7 +310,7 @@ mod tests {
             flowspec: FlowSpec::ControlledLoad(traffic),
             filters: vec![Sender { address, port: *port }],
         };
-        let session = Session { destination: address, protocol: 17, port: 9 };
+        let session = Session { destination: address, protocol: 17, port };
         let flows = ports.iter().map(flow).collect();
         Request::Reserve { session, style: Style::FixedFilter, flows, confirm: true }
     }
@@ -309,8 +323,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ontempo-joins-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let (socket, config) = (folder.join("socket"), folder.join("rsvpd.toml"));
-        let text =
-            format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\nenforce = false\n");
+        let text = format!(
+            "socket = {socket:?}\n[limits]\nall-flows = 64\n[interfaces.lo]\nrate = \"1 Mbit/s\"\n\
+             enforce = false\n"
+        );
         fs::write(&config, text).expect("a configuration");
         let config = Config::read(&config).expect("it is right");
         let packets = Packets::open().expect("root may");
@@ -349,6 +365,19 @@ mod tests {
         let mut ask = |id, ports: &[u16]| daemon.carry_out(id, reserve(ports));
         assert!(matches!(ask(root, &[7]), Answer::Done));
         assert!(matches!(ask(other, &[8]), Answer::Refused(reason) if reason == OTHER_APPLICATION));
+        // A user has a quarter of the flows, and keeps what it has; root has all.
+        let mut count = |id, port, count: u16| {
+            let ports: Vec<u16> = (100..100 + count).collect();
+            match daemon.carry_out(id, reserve_at(port, &ports)) {
+                Answer::Refused(reason) => reason,
+                answer => format!("{answer:?}"),
+            }
+        };
+        assert_eq!(count(other, 10, 17), SHARE);
+        assert_eq!([count(other, 10, 12), count(other, 11, 4)], ["Done", "Done"]);
+        assert_eq!([count(other, 12, 1), count(other, 11, 5)], [SHARE, SHARE]);
+        assert_eq!([count(other, 10, 11), count(other, 11, 5)], ["Done", "Done"]);
+        assert_eq!(count(root, 13, 40), "Done");
         drop((daemon, clients));
         fs::remove_dir_all(folder).expect("it is there");
     }

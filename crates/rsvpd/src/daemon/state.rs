@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_reservation::machine::Machine;
+use ontempo_reservation::machine::{InterfaceId, Machine};
 
 use super::observed::Observed;
 use super::owners::Owners;
@@ -30,8 +30,8 @@ pub(super) struct Daemon<'a> {
     /// The interfaces that speak RSVP, by name.
     pub(super) interfaces: BTreeMap<String, Interface>,
     pub(super) started: Instant,
-    /// When classes of a daemon before this one are removed that were not refreshed.
-    pub(super) purge_at: Time,
+    /// When classes of a daemon before this one are removed from an interface, unless refreshed.
+    pub(super) purge_at: BTreeMap<InterfaceId, Time>,
     /// When the interfaces and routes are read again after a change.
     pub(super) update_at: Time,
     pub(super) dropped: BTreeMap<String, u64>,

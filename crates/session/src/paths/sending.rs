@@ -1,5 +1,7 @@
 //! Sends a stream over several paths to one receiver.
 
+mod reports;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -11,17 +13,16 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::{self, Caller, Connection, Options, Pending};
 use ontempo_transport::{
     CloseReason, Configuration, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability,
-    SendStatistics,
 };
 use ontempo_udp::{Clock, any_for};
 
-use super::{Group, MAX_PATHS, PathFigures, PathLabel, PathMode, STEP, Sample};
+use super::{Group, MAX_PATHS, PathLabel, PathMode, STEP, Sample};
 use crate::attempts::{Attempts, PLACES};
 use crate::backlog::{Backlog, Next};
 use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::latency::{self, StreamLatency};
-use crate::message::{Label, Report};
+use crate::message::Label;
 use crate::sender::{
     FINAL_REPORT_TIMEOUT, PROGRESS, STOP_TIMEOUT, SenderEvent, SenderHandler, SenderOptions,
 };
@@ -70,6 +71,8 @@ struct Dial {
     connection: Option<Connection>,
     session: Option<Session>,
     opened: u64,
+    /// When it was opened last.
+    opened_at: Option<Instant>,
     statistics: Option<ConnectionStatistics>,
 }
 
@@ -83,6 +86,7 @@ impl Dial {
             connection: None,
             session: None,
             opened: 0,
+            opened_at: None,
             statistics: None,
         })
     }
@@ -114,6 +118,8 @@ pub struct PathSender<H> {
     /// When a path was there last.
     there: Instant,
     totals: SenderTotals,
+    /// When the last report of the totals came.
+    reported_at: Instant,
 }
 
 impl<H: SenderHandler> PathSender<H> {
@@ -170,6 +176,7 @@ impl<H: SenderHandler> PathSender<H> {
             look_due: Instant::now(),
             progress_due: Instant::now() + PROGRESS,
             there: Instant::now(),
+            reported_at: Instant::now(),
             totals: SenderTotals::default(),
         };
         sender.begin()?;
@@ -230,25 +237,22 @@ impl<H: SenderHandler> PathSender<H> {
         let now = self.clock.now();
         let dial = &mut self.dials[path];
         let Some(attempts) = &mut dial.attempts else { return Ok(()) };
-        drop(attempts.given_up(now));
-        if attempts.is_due(now) {
-            let SenderOptions { name, trust, token, .. } = &self.options;
-            let begun = dial.caller.begin(dial.address.remote, name, trust, token.clone());
-            attempts.begun(now, begun.ok());
-        }
-        let is_answered = |pending: &Pending| pending.wait(Some(Wall::ZERO)).is_some();
-        if let Some(pending) = attempts.take(is_answered) {
-            if let Some(Err(refused)) = pending.wait(Some(Wall::ZERO)) {
+        // Where one cannot be begun, another is due later.
+        let _ = attempts.go_on(now, &dial.caller, (dial.address.remote, &self.options));
+        match attempts.answered() {
+            Some(Ok(connection)) => {
+                (dial.connection, dial.attempts) = (Some(connection), None);
+                Ok(())
+            }
+            Some(Err(refused)) => {
                 let is_final = refused.close_reason().is_some_and(CloseReason::is_final);
                 if is_final || refused.is_misconfigured() {
                     dial.attempts = Some(Attempts::new(now + REFUSED_PAUSE, None));
                 }
-                return Err(refused);
+                Err(refused)
             }
-            dial.connection = Some(pending.connection());
-            dial.attempts = None;
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn lifetime(&self, latency: Duration) -> Duration {
@@ -259,9 +263,13 @@ impl<H: SenderHandler> PathSender<H> {
         let now = self.clock.now();
         let latency = self.latency.unwrap_or(latency::LEAST);
         let lifetime = self.lifetime(latency);
+        // Where a path was lost, whichever, a receiver that knows nothing of the stream was started since.
+        let opened: u64 = self.dials.iter().map(|dial| dial.opened).sum();
+        let open = self.dials.iter().filter(|dial| dial.session.is_some()).count() as u64;
+        let before = opened.saturating_sub(open);
         let dial = &mut self.dials[path];
         let Some(connection) = dial.connection.take() else { return Ok(()) };
-        let label = Label { before: dial.opened, latency, ..self.label };
+        let label = Label { before, latency, ..self.label };
         let label = PathLabel { label, path }.to_string();
         let (order, reliability) = (DeliveryOrder::OutOfOrder, self.options.reliability);
         let config = FlowConfig { order, reliability, label };
@@ -275,6 +283,7 @@ impl<H: SenderHandler> PathSender<H> {
         }
         self.totals.reconnected += u64::from(dial.opened > 0);
         dial.opened += 1;
+        dial.opened_at = Some(Instant::now());
         self.group.opened(now, path);
         Ok(())
     }
@@ -399,7 +408,7 @@ impl<H: SenderHandler> PathSender<H> {
         let latency = Wall::from_nanos(self.latency.unwrap_or_default().as_nanos());
         let mut is_reported = false;
         loop {
-            let report = self.last_report();
+            let report = self.newer_report();
             self.totals.report = report.unwrap_or(self.totals.report);
             if report.is_some_and(|report| report.is_final) {
                 break;
@@ -511,7 +520,7 @@ impl<H: SenderHandler> PathSender<H> {
         if let Some(overflow) = self.backlog.overflow_since(&mut self.totals.overflow) {
             self.emit(SenderEvent::Overflow(overflow))?;
         }
-        if let Some(report) = self.last_report() {
+        if let Some(report) = self.newer_report() {
             let latency = self.latency.unwrap_or_default();
             if let Some(missed) = report.missed(&self.totals.report, latency) {
                 self.emit(SenderEvent::Missed(missed))?;
@@ -527,50 +536,6 @@ impl<H: SenderHandler> PathSender<H> {
     fn emit_paths(&mut self) -> Result<(), Error> {
         let figures = self.figures();
         self.emit(SenderEvent::Paths(&figures))
-    }
-
-    /// Statistics of the first path that carries; its counters are sums over all.
-    fn over(&self) -> Option<ConnectionStatistics> {
-        let figures = self.figures();
-        let first = figures.iter().position(|path| path.carries);
-        let over = first.and_then(|path| self.dials[path].statistics);
-        let statistics = || self.dials.iter().filter_map(|dial| dial.statistics);
-        let over = over.or_else(|| statistics().next())?;
-        Some(ConnectionStatistics {
-            bytes_sent: figures.iter().map(|path| path.bytes_sent).sum(),
-            packets_sent: figures.iter().map(|path| path.packets_sent).sum(),
-            packets_lost: figures.iter().map(|path| path.packets_lost).sum(),
-            // Of the current connections.
-            bytes_lost: statistics().map(|one| one.bytes_lost).sum(),
-            ..over
-        })
-    }
-
-    /// The receiver's last report, over whichever path it came.
-    fn last_report(&self) -> Option<Report> {
-        let sessions = self.dials.iter().filter_map(|dial| dial.session.as_ref());
-        let reports = sessions.filter_map(Session::report);
-        reports.max_by_key(|report| (report.is_final, report.units, report.copies))
-    }
-
-    /// The figures of each path.
-    pub fn figures(&self) -> Vec<PathFigures> {
-        (0..self.dials.len()).map(|path| self.group.figures(path)).collect()
-    }
-
-    /// Statistics so far; `flow` has what was given to paths.
-    pub fn totals(&self) -> SenderTotals {
-        let mut flow = SendStatistics::default();
-        (flow.units, flow.bytes) = (self.group.next_number(), self.bytes);
-        flow.arrived = self.totals.report.units;
-        SenderTotals {
-            flow,
-            input_bytes: self.backlog.input_bytes(),
-            latency: self.latency.filter(|_| self.options.reliability != Reliability::Full),
-            waiting_bytes: self.backlog.waiting() as u64,
-            datagrams: self.datagrams,
-            ..self.totals
-        }
     }
 
     /// True once `stop` has been noticed.

@@ -102,8 +102,8 @@ struct Sending {
     latency: Option<Duration>,
     /// Numbers of units in the flow, by their numbers in the stream.
     numbers: BTreeMap<u64, u64>,
-    /// Attempts to connect again.
-    again: Option<Attempts<ConnectionId>>,
+    /// Attempts to connect.
+    attempts: Option<Attempts<ConnectionId>>,
     round_trip: Option<Duration>,
     connections: u64,
 }
@@ -221,7 +221,7 @@ impl Stream {
             self.sides[1].wake,
             self.packetizer.next_timeout(),
             self.depacketizer.next_timeout(),
-            self.sending.again.as_ref().map_or(Time::NEVER, Attempts::next_timeout),
+            self.sending.attempts.as_ref().map_or(Time::NEVER, Attempts::next_timeout),
             self.sending.measuring.map_or(Time::NEVER, |since| since + latency::MEASURED_FOR),
             self.receiving.report_due.unwrap_or(Time::NEVER),
         ]
@@ -237,7 +237,7 @@ impl Stream {
                 side.touch().handle_timeout(now);
             }
         }
-        self.try_again(now);
+        self.go_on_connecting(now);
         self.packetizer.handle_timeout(now);
         self.report(now);
         self.work(now);
@@ -275,30 +275,23 @@ impl Stream {
         self.sending.latency
     }
 
-    fn connect(&mut self, now: Time) {
-        self.sending.connection = self.attempt(now);
-        if self.sending.connection.is_none() {
-            self.connect_again(now);
-        }
-    }
-
     fn attempt(&mut self, now: Time) -> Option<ConnectionId> {
         let sender = self.sides[0].touch();
         sender.connect(now, RECEIVER, "receiver", &self.trust, Token::anyone()).ok()
     }
 
-    /// The connection is lost.
-    fn connect_again(&mut self, now: Time) {
+    /// The stream begins, or its connection is lost.
+    fn connect(&mut self, now: Time) {
         (self.sending.connection, self.sending.flow) = (None, None);
         self.sending.measuring = None;
         self.sending.numbers.clear();
-        self.sending.again = Some(Attempts::new(now, self.sending.round_trip));
-        self.try_again(now);
+        self.sending.attempts = Some(Attempts::new(now, self.sending.round_trip));
+        self.go_on_connecting(now);
     }
 
     /// Begins and gives up attempts to connect as the sender does.
-    fn try_again(&mut self, now: Time) {
-        let Some(mut attempts) = self.sending.again.take() else { return };
+    fn go_on_connecting(&mut self, now: Time) {
+        let Some(mut attempts) = self.sending.attempts.take() else { return };
         for given_up in attempts.given_up(now) {
             self.close(now, given_up);
         }
@@ -306,14 +299,14 @@ impl Stream {
             let begun = self.attempt(now);
             attempts.begun(now, begun);
         }
-        self.sending.again = Some(attempts);
+        self.sending.attempts = Some(attempts);
     }
 
     /// An attempt is answered: the others are given up.
     fn answered(&mut self, now: Time, connection: ConnectionId) {
-        let Some(mut attempts) = self.sending.again.take() else { return };
+        let Some(mut attempts) = self.sending.attempts.take() else { return };
         if attempts.take(|other| *other == connection).is_none() {
-            self.sending.again = Some(attempts);
+            self.sending.attempts = Some(attempts);
             return;
         }
         attempts.into_all().for_each(|other| self.close(now, other));
@@ -384,10 +377,10 @@ impl Stream {
                     }
                 }
                 Event::Closed { connection, .. } if Some(connection) == self.sending.connection => {
-                    self.connect_again(now);
+                    self.connect(now);
                 }
                 Event::Closed { connection, .. } => {
-                    let attempts = self.sending.again.as_mut();
+                    let attempts = self.sending.attempts.as_mut();
                     attempts.and_then(|all| all.take(|one| *one == connection));
                 }
                 _ => {}

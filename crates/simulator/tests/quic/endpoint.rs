@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use noq_proto::{
     ClientConfig, Connection, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent,
-    EcnCodepoint, Endpoint, EndpointConfig, FourTuple, ServerConfig, Transmit, TransportConfig,
+    EcnCodepoint, Endpoint, EndpointConfig, FourTuple, NoneTokenLog, ServerConfig, Transmit,
+    TransportConfig, ValidationTokenConfig,
 };
 use ontempo_foundation::{RandomStream, Time};
 
@@ -81,6 +82,11 @@ impl Node {
     ) -> Self {
         let mut config = ServerConfig::new(Arc::new(Plaintext), Arc::new(SeededKey(seed)));
         config.transport_config(Arc::new(transport));
+        // They hold the time of day, in seconds. Whether they are sent by default depends on a feature
+        // (`bloom`) that another crate of the same program may switch on.
+        let mut tokens = ValidationTokenConfig::default();
+        tokens.log(Arc::new(NoneTokenLog)).sent(0);
+        config.validation_token_config(tokens);
         Self::new(seed, "server", 1, Some(Arc::new(config)), epoch, application)
     }
 

@@ -47,7 +47,7 @@ impl World {
     ) -> Self {
         let limits = config.limits;
         let mut villain = Endpoint::new(Configuration::default(), [seed as u8; 32]);
-        let mut victim = Endpoint::new(config, [seed as u8 + 1; 32]);
+        let mut victim = Endpoint::new(config, [(seed as u8).wrapping_add(1); 32]);
         victim.listen(identity, Token::anyone()).unwrap();
         let trust = Trust::Fingerprint(identity.fingerprint());
         let id = villain.connect(Time::ZERO, address(2), "a", &trust, Token::anyone()).unwrap();

@@ -1,6 +1,6 @@
 //! All receiving flows, and the streams and datagrams that carry their units.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Buf, Bytes, BytesMut};
 use noq_proto::{Dir, ReadError, StreamId, VarInt};
@@ -210,6 +210,16 @@ enum Chunk {
 }
 
 impl Connection {
+    /// Takes what flows have and the application has not received, of a connection that is closed.
+    pub(crate) fn take_rest(&mut self) -> Vec<(FlowId, VecDeque<Delivery>)> {
+        let flows: Vec<_> = self.receiving.flows.keys().copied().collect();
+        let rest = flows.into_iter().map(|number| {
+            let flow = FlowId { number, outgoing: false };
+            (flow, std::iter::from_fn(|| self.receive(flow)).collect::<VecDeque<_>>())
+        });
+        rest.filter(|(_, deliveries)| !deliveries.is_empty()).collect()
+    }
+
     /// Reads all available data of units.
     pub(super) fn read_units(&mut self, now: Time) -> Result<(), Violation> {
         if std::mem::take(&mut self.receiving.accept) {

@@ -328,7 +328,9 @@ impl Sending {
             && let Some(stream) = stack.streams().open(Dir::Uni)
         {
             let priority = head.unwrap_or(0);
-            let _ = stack.send_stream(stream).set_priority(priority.into());
+            let has_deadlines = flow.config.reliability == Reliability::Deadline;
+            let rank = rank(priority, has_deadlines.then_some(stream));
+            let _ = stack.send_stream(stream).set_priority(rank);
             let (units, chunks) = batch(flow, stream, config.batch);
             self.streams.insert(stream, (number, units));
             flow.writing.push(Writing { stream, chunks, priority });
@@ -395,6 +397,18 @@ impl Sending {
             stack.set_send_window(window);
         }
     }
+}
+
+/// Streams that are ordered among equal priorities. One in so many is sent before those that were opened just
+/// before it.
+const RANKED: u64 = 1 << 22;
+
+/// The priority of a stream in the stack, which sends packets of equal ones in turn. In turn, units with
+/// deadlines would all come late where one after the other some are on time: the stream that was opened
+/// first goes first.
+fn rank(priority: u8, stream: Option<StreamId>) -> i32 {
+    let among_equals = stream.map_or(0, |stream| RANKED - 1 - stream.index() % RANKED);
+    i32::from(priority) * RANKED as i32 + among_equals as i32
 }
 
 /// Takes the next units, as many as share a stream.
@@ -490,5 +504,34 @@ impl Connection {
         self.sending.flows.values_mut().for_each(SendFlow::end);
         self.trace_fates(now);
         self.sending = Sending::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stream(index: u64) -> StreamId {
+        StreamId::new(noq_proto::Side::Client, Dir::Uni, index)
+    }
+
+    proptest! {
+        /// Priority first; then the one opened first, and those without deadlines last.
+        #[test]
+        fn streams_go_by_priority_and_then_in_the_order_of_opening(
+            priority in 0u8.., other in 0u8.., first in 0u64..(1 << 40), later in 1..RANKED / 2
+        ) {
+            let (first, later) = (stream(first), stream(first + later));
+            let is_wrapped = first.index() / RANKED != later.index() / RANKED;
+            prop_assert!(rank(priority, Some(first)) > rank(priority, Some(later)) || is_wrapped);
+            prop_assert!(rank(priority, None) <= rank(priority, Some(later)));
+            for a in [None, Some(first)] {
+                for b in [None, Some(later)] {
+                    prop_assert_eq!(priority > other, priority != other && rank(priority, a) > rank(other, b));
+                }
+            }
+        }
     }
 }

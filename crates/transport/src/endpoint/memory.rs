@@ -20,8 +20,23 @@ impl Endpoint {
     pub(super) fn has_memory(&self) -> bool {
         let all = self.config.receive_memory.get();
         let (part, of) = CONNECTIONS_PART;
-        let cost = CONNECTION_COST * (self.count as u64 + 1);
-        self.memory + CONNECTION_COST <= all && cost <= all / of * part
+        let cost = CONNECTION_COST * (self.share.connections() as u64 + 1);
+        self.memory + CONNECTION_COST <= self.memory_limit(self.count + 1)
+            && cost <= all / of * part
+    }
+
+    /// Memory that this endpoint may use with `count` connections. One of several has, beside what each
+    /// connection costs, an equal part of what all the connections that there may be leave: so all
+    /// together keep within the memory, and no peer of one takes that of another.
+    fn memory_limit(&self, count: usize) -> u64 {
+        let all = self.config.receive_memory.get();
+        match self.share.count().get() {
+            1 => all,
+            endpoints => {
+                let left = all.saturating_sub(CONNECTION_COST * self.config.connections as u64);
+                CONNECTION_COST * count as u64 + left / u64::from(endpoints)
+            }
+        }
     }
 
     /// Counts a connection's memory anew, and keeps the sum within its limit.
@@ -30,7 +45,7 @@ impl Endpoint {
         self.memory -= kept.memory;
         kept.memory = CONNECTION_COST + kept.connection.memory();
         self.memory += kept.memory;
-        if self.memory > self.config.receive_memory.get() {
+        if self.memory > self.memory_limit(self.count) {
             self.relieve(now);
         }
     }
@@ -39,6 +54,7 @@ impl Endpoint {
     /// one that holds most. So a peer with many connections does not displace the others.
     pub(super) fn relieve(&mut self, now: Time) {
         self.memory = 0;
+        let limit = self.memory_limit(self.count);
         let mut origins: BTreeMap<Origin, u64> = BTreeMap::new();
         for kept in self.connections.iter_mut().flatten() {
             // Meanwhile the program may have taken some of it.
@@ -46,7 +62,7 @@ impl Endpoint {
             self.memory += kept.memory;
             *origins.entry(kept.origin).or_default() += kept.memory;
         }
-        while self.memory > self.config.receive_memory.get() {
+        while self.memory > limit {
             let most = origins.iter_mut().max_by_key(|(_, memory)| **memory);
             let Some((origin, of_origin)) = most else { return };
             let held = |place: &usize| {

@@ -62,6 +62,13 @@ impl ConnectionQueues {
         let (ended, openings) = (Vec::new(), VecDeque::new());
         Self { shared, outgoing, incoming, ended, unprocessed, openings }
     }
+
+    /// Gives the program what a flow of a closed connection has left.
+    fn hand_over(&self, flow: FlowId, mut left: VecDeque<Delivery>) {
+        if let Some(inbox) = self.incoming.get(&flow) {
+            inbox.change(|inbox| inbox.append(&mut left));
+        }
+    }
 }
 
 type OpenReply = SyncSender<Result<OpenedFlow, Error>>;
@@ -140,6 +147,11 @@ impl EndpointDriver {
                     });
                 }
             }
+            Event::Left { connection, flow, deliveries } => {
+                if let Some(queues) = self.connections.get(&connection) {
+                    queues.hand_over(flow, deliveries);
+                }
+            }
             Event::FlowEnded { connection, flow, statistics } => {
                 if let Some(queues) = self.connections.get_mut(&connection)
                     && let Some(inbox) = queues.incoming.remove(&flow)
@@ -179,6 +191,12 @@ impl EndpointDriver {
     }
 
     fn on_closed(&mut self, connection: ConnectionId, closed: &Closed) {
+        // The peer knows that it arrived, and nothing else fills the inboxes from now on.
+        if let Some((found, queues)) = self.connection(connection) {
+            for (flow, left) in found.take_rest() {
+                queues.hand_over(flow, left);
+            }
+        }
         if let Some(queues) = self.connections.remove(&connection) {
             self.closed.retain(|memory| memory.load(Ordering::Relaxed) > 0);
             self.closed.push(Arc::clone(&queues.unprocessed));

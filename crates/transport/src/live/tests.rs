@@ -1,7 +1,9 @@
 //! Over loopback, with real sockets and threads.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 use std::time::{Duration as Wall, Instant};
 
@@ -280,6 +282,65 @@ fn closing_reaches_the_peer_and_ends_its_waits() {
     let message = waiting.join().expect("no panic");
     assert_eq!(message, "the connection is over: the peer closed: enough");
     assert!(near.open_flow(FlowConfig::default()).is_err());
+}
+
+/// Hands datagrams on between a client and `to`, until it is told that the path is cut.
+fn path(to: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
+    let [front, back] = [(); 2].map(|()| UdpSocket::bind(local()).expect("a socket"));
+    let at = front.local_addr().expect("an address");
+    let (is_cut, client) =
+        (Arc::<AtomicBool>::default(), Arc::<Mutex<Option<SocketAddr>>>::default());
+    for forward in [true, false] {
+        let [from, out] = [&front, &back].map(|one| one.try_clone().expect("a socket"));
+        let (from, out) = if forward { (from, out) } else { (out, from) };
+        let (is_cut, client) = (Arc::clone(&is_cut), Arc::clone(&client));
+        spawn(move || {
+            let mut room = [0; 65_536];
+            while let Ok((length, source)) = from.recv_from(&mut room) {
+                if forward {
+                    *client.lock().expect("no panic") = Some(source);
+                }
+                let target = if forward { Some(to) } else { *client.lock().expect("no panic") };
+                if let Some(target) = target.filter(|_| !is_cut.load(Ordering::Relaxed)) {
+                    let _ = out.send_to(&room[..length], target);
+                }
+            }
+        });
+    }
+    (at, is_cut)
+}
+
+#[test]
+fn what_was_acknowledged_can_be_read_though_the_connection_is_closed_or_lost() {
+    for is_lost in [false, true] {
+        let mut options = Options::default();
+        options.configuration.idle_timeout = Duration::from_secs(1);
+        let (listener, trust) = listener(&options);
+        let (at, is_cut) = path(listener.local());
+        let near = connect(at, "localhost", &trust, token("open"), &options).expect("connected");
+        let far = listener.accept();
+        let flow = near.open_flow(FlowConfig::default()).expect("opened");
+        for id in 0..200 {
+            flow.send(content(id, 10_000)).expect("sent");
+        }
+        let incoming = far.accept_flow().expect("a flow");
+        let end = Instant::now() + SOON;
+        while flow.statistics().is_none_or(|all| all.settled < 200) {
+            assert!(Instant::now() < end, "not acknowledged");
+            std::thread::sleep(Wall::from_millis(5));
+        }
+        is_cut.store(is_lost, Ordering::Relaxed);
+        near.close("");
+        let closed = far.closed(SOON).expect("closed");
+        let expected = if is_lost { CloseReason::TimedOut } else { CloseReason::Done };
+        assert_eq!(closed.reason, expected);
+        let mut read = 0;
+        while let Ok(Some(Delivery::Unit(unit))) = incoming.receive() {
+            assert_eq!(unit.data, content(read, 10_000));
+            read += 1;
+        }
+        assert_eq!(read, 200, "lost {is_lost}");
+    }
 }
 
 #[test]

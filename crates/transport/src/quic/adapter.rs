@@ -10,7 +10,7 @@
 //! * A round trip is `now - sent` of the largest packet acknowledged, and only where an
 //!   acknowledgement raised that largest (RFC 9002, section 5.1). Such a sample contains the
 //!   peer's acknowledgement delay. Samples are smoothed here (RFC 6298): the stack shows its own
-//!   average only as it was before this acknowledgement, initially an assumed 333 ms.
+//!   average only as it was before this acknowledgement, initially an assumed one.
 //! * Losses are reported to the mechanism once per window of data, by its [`RecoveryPoint`].
 //! * QUIC has no retransmission timeout; persistent congestion (RFC 9002, section 7.6) takes its
 //!   place.

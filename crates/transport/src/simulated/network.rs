@@ -68,6 +68,8 @@ pub struct Network {
     now: Time,
     nodes: Vec<Node>,
     ways: Vec<Way>,
+    /// The nodes of an address that several have, by the places of their endpoints.
+    groups: BTreeMap<SocketAddr, Vec<usize>>,
     /// The path between each pair of nodes.
     routes: BTreeMap<(usize, usize), usize>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
@@ -91,6 +93,7 @@ impl Network {
             now: Time::ZERO,
             nodes: Vec::new(),
             ways: Vec::new(),
+            groups: BTreeMap::new(),
             routes: BTreeMap::new(),
             arrivals: BinaryHeap::new(),
             order: 0,
@@ -104,6 +107,15 @@ impl Network {
     pub fn add(&mut self, endpoint: Endpoint, address: SocketAddr) -> usize {
         self.nodes.push(Node { endpoint, address, wake: Time::NEVER });
         self.nodes.len() - 1
+    }
+
+    /// Adds an endpoint for each [`Share`](crate::Share) of an address, by place; returns their numbers. A
+    /// datagram to that address goes to the endpoint that it is for.
+    pub fn add_group(&mut self, endpoints: Vec<Endpoint>, address: SocketAddr) -> Vec<usize> {
+        let group: Vec<usize> =
+            endpoints.into_iter().map(|endpoint| self.add(endpoint, address)).collect();
+        self.groups.insert(address, group.clone());
+        group
     }
 
     /// Connects two endpoints: `path` leads from the first to the second, `back` back.
@@ -234,10 +246,17 @@ impl Network {
         self.largest_burst = self.largest_burst.max(transmit.size.div_ceil(segment));
         for payload in bytes[..transmit.size].chunks(segment) {
             // Nobody has the address: it is lost.
-            if let Some(to) = to {
+            if let Some(to) = to.map(|to| self.member(to, payload)) {
                 self.offer(from, to, transmit, payload);
             }
         }
+    }
+
+    /// The node that a datagram to the address of `to` is for.
+    fn member(&self, to: usize, datagram: &[u8]) -> usize {
+        let node = &self.nodes[to];
+        let owner = node.endpoint.share().owner(datagram);
+        self.groups.get(&node.address).and_then(|group| group.get(owner)).copied().unwrap_or(to)
     }
 
     fn offer(&mut self, from: usize, to: usize, transmit: &Transmit, payload: &[u8]) {

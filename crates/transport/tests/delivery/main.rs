@@ -2,6 +2,7 @@
 
 mod basics;
 mod closing;
+mod handshake;
 mod hostile;
 mod published;
 mod restart;

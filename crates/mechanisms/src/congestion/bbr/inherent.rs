@@ -8,8 +8,7 @@ use super::flow::Event;
 /// What became of so many packets is looked at together.
 const BLOCK: f64 = 50.0;
 
-/// The path has no queue where the least round trip of a block is below this factor times that of the
-/// path, and this much more, in seconds.
+/// A round trip shows no queue below this factor times the least of the path, and this much more, in seconds.
 const WITHOUT_QUEUE: (f64, f64) = (1.25, 0.002);
 
 /// The weight of a block, once so many have been seen; before, all weigh the same.
@@ -18,6 +17,12 @@ const BLOCK_WEIGHT: f64 = 0.1;
 /// Losses are more than the inherent ones by chance alone in one of about forty: two standard
 /// deviations of a Poisson distribution.
 const DEVIATIONS: f64 = 2.0;
+
+/// Whether a path whose least round trip is `least` had no queue that counts when it took `rtt`.
+pub(super) fn is_without_queue(rtt: Duration, least: Duration) -> bool {
+    let (factor, margin) = WITHOUT_QUEUE;
+    rtt.as_secs_f64() < factor * least.as_secs_f64() + margin
+}
 
 /// The losses of blocks of packets during which the path had no queue. The estimate of a path without
 /// such losses is 0.
@@ -51,11 +56,7 @@ impl InherentLoss {
         if packets < BLOCK {
             return;
         }
-        let (factor, margin) = WITHOUT_QUEUE;
-        let has_no_queue = self.least_rtt.zip(min_rtt).is_some_and(|(block, path)| {
-            block.as_secs_f64() < factor * path.as_secs_f64() + margin
-        });
-        if has_no_queue {
+        if self.least_rtt.zip(min_rtt).is_some_and(|(block, path)| is_without_queue(block, path)) {
             self.blocks = self.blocks.saturating_add(1);
             let weight = (1.0 / f64::from(self.blocks)).max(BLOCK_WEIGHT);
             self.share += weight * (self.lost / packets - self.share);

@@ -29,6 +29,8 @@ pub struct BbrParameters {
     pub headroom: f64,
     /// Losses without a queue are the path's own, not congestion.
     pub inherent_loss: bool,
+    /// Round trips that show no queue put ProbeRTT off.
+    pub skip_probe_rtt: bool,
     /// For how long the least round trip may not be seen before it is probed for.
     pub probe_rtt_interval: Duration,
     /// For how long little is in flight then.
@@ -49,14 +51,16 @@ impl BbrParameters {
             beta: 0.7,
             headroom: 0.15,
             inherent_loss: false,
+            skip_probe_rtt: false,
             probe_rtt_interval: Duration::from_secs(5),
             probe_rtt_duration: Duration::from_millis(200),
         }
     }
 
-    /// Version 3 for media: it keeps its rate where losses have another cause than a queue.
+    /// Version 3 for media: it keeps its rate where losses have another cause than a queue, and where the
+    /// least round trip is known anyway.
     pub const fn media() -> Self {
-        Self { inherent_loss: true, ..Self::v3() }
+        Self { inherent_loss: true, skip_probe_rtt: true, ..Self::v3() }
     }
 
     /// Version 1 as Linux 6 has it (`bbr_high_gain`, `bbr_cwnd_gain`, `bbr_min_rtt_win_sec`,
@@ -129,6 +133,12 @@ impl Parameters for BbrParameters {
             field: Field::Flag { of: |all| &mut all.inherent_loss },
         },
         Parameter {
+            name: "skip-probe-rtt",
+            doc: "A round trip of less than 1.25 times the least and 2 ms counts as the least seen \
+                  again, so that it is not looked for; version 3 only.",
+            field: Field::Flag { of: |all| &mut all.skip_probe_rtt },
+        },
+        Parameter {
             name: "probe-rtt-interval",
             doc: "After this time without a lower round trip, little is kept in flight to find it.",
             field: Field::Duration {
@@ -152,7 +162,7 @@ impl Parameters for BbrParameters {
         Variant { name: "v3", doc: "Version 3 (draft-ietf-ccwg-bbr-06).", make: Self::v3 },
         Variant {
             name: "media",
-            doc: "Version 3 with `inherent-loss`, which is not of the draft.",
+            doc: "Version 3 with `inherent-loss` and `skip-probe-rtt`, which are not of the draft.",
             make: Self::media,
         },
         Variant { name: Self::V1, doc: "Version 1, as in Linux 6.", make: Self::v1 },
@@ -168,11 +178,11 @@ impl Parameters for BbrParameters {
             ("beta", self.beta != third.beta),
             ("headroom", self.headroom != third.headroom),
             ("inherent-loss", self.inherent_loss != third.inherent_loss),
+            ("skip-probe-rtt", self.skip_probe_rtt != third.skip_probe_rtt),
         ];
         match of_third.into_iter().find(|(_, is_set)| *is_set) {
             Some((name, _)) => {
-                let what =
-                    "version 1 does not respond to losses so; leave it out, or write variant v3";
+                let what = "version 1 has no such rule; leave it out, or write variant v3";
                 Err(ParameterError::new(name, what))
             }
             None => Ok(()),

@@ -68,6 +68,8 @@ struct Path {
     arrivals: VecDeque<(Time, Time)>,
     link_free: Time,
     gap: Duration,
+    /// The round trip without this sender's queue.
+    rtt: Duration,
     /// The application writes a packet each so often; at once without.
     writes: Option<Duration>,
     written_at: Time,
@@ -87,6 +89,7 @@ impl Path {
             arrivals: VecDeque::new(),
             link_free: Time::ZERO,
             gap: GAP,
+            rtt: RTT,
             writes: None,
             written_at: Time::ZERO,
             phases: vec![(Time::ZERO, "startup")],
@@ -125,7 +128,7 @@ impl Path {
 
     fn send(&mut self) {
         self.link_free = self.link_free.max(self.now) + self.gap;
-        self.arrivals.push_back((self.link_free + RTT, self.now));
+        self.arrivals.push_back((self.link_free + self.rtt, self.now));
         let in_flight = self.arrivals.len() as f64;
         self.most = self.most.max(self.arrivals.len() as u64);
         self.bbr.on_sent(&Sent { now: self.now, packet: self.sent, in_flight });
@@ -230,6 +233,24 @@ fn the_least_round_trip_is_probed_for_after_each_interval() {
         for pair in probes.windows(2) {
             assert!(pair[1][0].0.since(pair[0][1].0) > interval, "{pair:?}");
         }
+    }
+}
+
+#[test]
+fn for_media_round_trips_without_a_queue_put_probe_rtt_off_and_a_queue_of_others_does_not() {
+    let probed = |parameters: BbrParameters, writes, longer: Duration| {
+        let mut path = Path::new(bbr(parameters, 2));
+        path.writes = writes;
+        path.run_until(at(10.0));
+        path.rtt += longer;
+        path.run_until(at(40.0));
+        path.phases.iter().filter(|(_, phase)| *phase == "probe-rtt").count()
+    };
+    // A film that takes four fifths of the link, and one that is never through.
+    for writes in [Some(GAP * 5 / 4), None] {
+        assert!(probed(BbrParameters::v3(), writes, Duration::ZERO) >= 4);
+        assert_eq!(probed(BbrParameters::media(), writes, Duration::ZERO), 0);
+        assert!(probed(BbrParameters::media(), writes, RTT) > 0);
     }
 }
 

@@ -3,12 +3,19 @@
 use ontempo_foundation::{Duration, Time};
 
 use super::super::flow::{Event, Flow};
+use super::super::inherent::is_without_queue;
 use super::{AckPhase, MIN_RTT_FILTER, State, V3};
 
 impl V3 {
     pub(super) fn update_min_rtt(&mut self, flow: &mut Flow, event: &Event) {
         let now = event.now;
         let interval = flow.parameters.probe_rtt_interval;
+        if flow.parameters.skip_probe_rtt
+            && let (Some((least, at)), Some(rtt)) = (&mut self.recent_rtt, event.rtt)
+            && is_without_queue(rtt, *least)
+        {
+            *at = now;
+        }
         self.is_rtt_stale = self.recent_rtt.is_some_and(|(_, at)| now > at + interval);
         if let Some(rtt) = event.rtt
             && (self.is_rtt_stale || self.recent_rtt.is_none_or(|(least, _)| rtt < least))

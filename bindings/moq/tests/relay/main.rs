@@ -1,99 +1,22 @@
 //! `ontempo-moq` with the relay of moq-dev, as it is on crates.io, in this process.
 
-use std::io::{BufRead, BufReader, Read};
+#[allow(dead_code)]
+#[path = "../../../../crates/cli/tests/page/browser.rs"]
+mod browser;
+mod common;
+mod player;
+
+use std::io::Read;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use moq_relay::{Config, Relay};
+use common::{Killed, Place, Running, event, free_port, program, started};
 use ontempo_testing::require_programs;
-use serde_json::Value;
 
 /// Pictures of the film: 8 s.
 const PICTURES: usize = 200;
-
-/// The relay, for as long as its runtime lives.
-struct Running {
-    runtime: Option<tokio::runtime::Runtime>,
-    port: u16,
-}
-
-impl Running {
-    fn start() -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let mut config = Config::default();
-        config.listen.bind = Some("127.0.0.1:0".parse().expect("an address"));
-        config.listen.tls.generate = vec!["localhost".to_owned()];
-        config.auth.public = vec![moq_auth::Pattern::all()];
-        let relay = runtime.block_on(Relay::load(config)).expect("the relay starts");
-        let port = relay.quic_addr().expect("QUIC").port();
-        runtime.spawn(async move { relay.with_signals(false).run().await });
-        Self { runtime: Some(runtime), port }
-    }
-
-    fn url(&self, name: &str) -> String {
-        format!("moq://127.0.0.1:{}/live/{name}", self.port)
-    }
-
-    /// Goes away without a word.
-    fn end(mut self) {
-        self.runtime.take().expect("it runs").shutdown_background();
-    }
-}
-
-/// A folder of this test, removed at its end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ontempo-moq-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A program that does not outlive the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Killed {
-    fn interrupt(&self) {
-        let id = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
-    }
-
-    fn events(&mut self) -> BufReader<ChildStdout> {
-        BufReader::new(self.0.stdout.take().expect("its output"))
-    }
-}
-
-fn program(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ontempo-moq"));
-    command.args(words).stdin(Stdio::null());
-    command
-}
-
-fn started(words: &[&str]) -> Killed {
-    let mut command = program(words);
-    Killed(command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("it starts"))
-}
 
 /// A subscriber that leaves nothing out on a busy machine either.
 fn subscribing<'a>(url: &'a str, to: &'a str) -> [&'a str; 7] {
@@ -102,18 +25,6 @@ fn subscribing<'a>(url: &'a str, to: &'a str) -> [&'a str; 7] {
 
 fn ran(words: &[&str]) -> Output {
     program(words).output().expect("it runs")
-}
-
-/// Waits for an event of `--json`.
-fn event(events: &mut BufReader<ChildStdout>, name: &str) -> Value {
-    loop {
-        let mut line = String::new();
-        assert!(events.read_line(&mut line).expect("a line") > 0, "it ended before `{name}`");
-        let document: Value = serde_json::from_str(&line).expect("JSON");
-        if document["event"] == name {
-            return document;
-        }
-    }
 }
 
 /// ffmpeg that sends the film, as if live, to a port.
@@ -126,11 +37,6 @@ fn film(port: u16) -> Killed {
     let mut command = Command::new("ffmpeg");
     command.args(arguments.split_whitespace()).stdin(Stdio::null());
     Killed(command.spawn().expect("ffmpeg"))
-}
-
-fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.local_addr().expect("an address").port()
 }
 
 /// Pictures that ffmpeg decodes of a file, without an error, and seconds of sound.
@@ -201,6 +107,8 @@ fn a_pipe_that_ends_is_a_stream_that_ends() {
     let file = place.path("pipe.ts");
     let target = file.to_str().expect("text");
     let mut subscriber = started(&subscribing(&url, target));
+    // Nobody reads its events: it goes on.
+    drop(subscriber.0.stdout.take());
     let mut film = Command::new("ffmpeg");
     let arguments = "-loglevel error -re -f lavfi -i testsrc2=size=320x180:rate=25 -frames:v 100 -c:v libx264 \
                      -preset ultrafast -tune zerolatency -g 25 -pix_fmt yuv420p -f mpegts -";
