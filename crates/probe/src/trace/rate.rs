@@ -11,6 +11,9 @@ const BUSY_SHARE: f64 = 0.5;
 const EDGE: f64 = 20e6;
 const MIN_EDGE: f64 = 5e6;
 
+/// Where so many times the bits pass that the rate before a gap allows, the rate has grown.
+const GROWN: f64 = 1.5;
+
 /// Busy spans further from the gap than this, ns, or than so many others are not beside it.
 const REACH: (i64, usize) = (100_000_000, 1_000);
 
@@ -113,7 +116,8 @@ pub(super) fn first_use(departures: impl Iterator<Item = Departure>, max_rate: f
 /// What the bottleneck sent in `count` windows of `length` ns from 0 on.
 ///
 /// While it is busy that is what left. A gap, in which it was not seen busy, gets the mean of the
-/// rates right before and right after it, at least what passed. A queue that runs empty because the
+/// rates right before and right after it, at least what passed; from where more passes than at the rate
+/// before it, the rate after it. A queue that runs empty because the
 /// rate grew does so at the new rate, so that this is among what was seen before the gap.
 pub(super) fn windows(
     departures: impl Iterator<Item = Departure>,
@@ -139,17 +143,39 @@ pub(super) fn windows(
                 (Some(before), Some(after)) => f64::midpoint(before, after),
                 (one, other) => one.or(other).unwrap_or(0.0),
             };
-            let passed = spans[from..until].iter().map(|span| span.bits).sum::<f64>();
-            let mut gap = Span { until: spans[until - 1].until, ..*first };
-            // A gap at an end of the recording is as long as that.
-            gap.from = if from == 0 { gap.from.min(0) } else { gap.from };
-            gap.until = if until == spans.len() { gap.until.max(end) } else { gap.until };
-            gap.bits = passed.max(beside * gap.length());
-            add(&gap, length, &mut windows);
+            let grown = from + before.map_or(same, |before| refuted(&spans[from..until], before));
+            for (part, rate) in [(from..grown, beside), (grown..until, after.unwrap_or(beside))] {
+                let Some(first) = spans[part.clone()].first() else { continue };
+                let passed = spans[part.clone()].iter().map(|span| span.bits).sum::<f64>();
+                let mut gap = Span { until: spans[part.end - 1].until, ..*first };
+                // A gap at an end of the recording is as long as that.
+                gap.from = if part.start == 0 { gap.from.min(0) } else { gap.from };
+                gap.until = if part.end == spans.len() { gap.until.max(end) } else { gap.until };
+                gap.bits = passed.max(rate * gap.length());
+                add(&gap, length, &mut windows);
+            }
         }
         from = until;
     }
     windows
+}
+
+/// The first of these spans of a gap from which on more passed, for [`EDGE`], than at this rate: it
+/// had grown already, though it was not seen to.
+fn refuted(gap: &[Span], rate: f64) -> usize {
+    let (mut end, mut bits) = (0, 0.0);
+    for (number, first) in gap.iter().enumerate() {
+        while end < gap.len() && ((gap[end].until - first.from) as f64) < EDGE {
+            bits += gap[end].bits;
+            end += 1;
+        }
+        if end < gap.len() && bits > EDGE * rate * GROWN {
+            return number;
+        }
+        bits = if end > number { bits - first.bits } else { 0.0 };
+        end = end.max(number + 1);
+    }
+    gap.len()
 }
 
 /// The rate of the busy spans nearest to the time `to`, bits in a ns.
@@ -216,6 +242,15 @@ mod tests {
     fn a_queue_that_ran_empty_at_a_new_rate_gives_the_gap_behind_it_that_rate() {
         let all = [queued(0, 180, 2), queued(180, 200, 8), queued(270, 300, 8)].concat();
         assert_eq!(rates(&all, 3), [2.0, 3.2, 8.0]);
+    }
+
+    /// The rate grew in a pause: the packets after it pass without a queue, the window still grows.
+    #[test]
+    fn a_gap_in_which_more_passes_than_before_it_has_the_rate_after_it() {
+        let passing = (120..=300).step_by(2);
+        let passing = passing.map(|at| Departure { came: at * MS, left: at * MS, bits: 1e4 });
+        let all = [queued(0, 100, 2), passing.collect(), queued(300, 400, 16)].concat();
+        assert_eq!(rates(&all, 4), [2.0, 14.6, 16.0, 16.0]);
     }
 
     #[test]
