@@ -126,7 +126,7 @@ typedef struct ontempo_connection_statistics {
   uint64_t bytes_sent;
   // See `bytes_sent`.
   uint64_t bytes_received;
-  // Packets acknowledged, and packets declared lost.
+  // Packets sent, and those of them declared lost.
   uint64_t packets_sent;
   // See `packets_sent`.
   uint64_t packets_lost;

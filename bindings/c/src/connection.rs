@@ -184,7 +184,7 @@ pub struct ontempo_connection_statistics {
     pub bytes_sent: u64,
     /// See `bytes_sent`.
     pub bytes_received: u64,
-    /// Packets acknowledged, and packets declared lost.
+    /// Packets sent, and those of them declared lost.
     pub packets_sent: u64,
     /// See `packets_sent`.
     pub packets_lost: u64,

@@ -51,12 +51,10 @@ struct Path {
 
 impl Path {
     fn of(over: &ConnectionStatistics) -> Option<Self> {
-        let mean = over.bytes_sent as f64 / over.datagrams_sent.max(1) as f64;
         Some(Self {
             target: over.target?.as_bits_per_sec() as f64,
             round_trip: over.round_trip?,
-            // Of packets acknowledged, which are not counted in bytes.
-            arrived: over.packets_sent as f64 * mean,
+            arrived: over.bytes_acknowledged as f64,
         })
     }
 }

@@ -234,7 +234,7 @@ fn many() -> Done {
     round_trips.sort();
     println!(
         "their packets: {} sent, {} lost; median round trip {}",
-        all.iter().map(|one| one.packets_sent + one.packets_lost).sum::<u64>(),
+        all.iter().map(|one| one.packets_sent).sum::<u64>(),
         all.iter().map(|one| one.packets_lost).sum::<u64>(),
         round_trips.get(round_trips.len() / 2).copied().unwrap_or_default(),
     );

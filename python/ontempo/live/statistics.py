@@ -97,7 +97,7 @@ class ConnectionStatistics:
     """A connection."""
 
     packets_sent: int
-    """Packets sent that are acknowledged."""
+    """Packets sent, with those of acknowledgements alone, and those declared lost."""
     packets_lost: int
     """Packets declared lost."""
     bytes_sent: int

@@ -28,7 +28,7 @@ pub(super) fn structure(noted: &Noted) -> gst::Structure {
         ("latency", totals.latency.map(Duration::as_nanos)),
         ("target-bitrate", rate(*target)),
         ("round-trip", over.and_then(|over| over.round_trip).map(Duration::as_nanos)),
-        ("packets-sent", over.map(|over| over.packets_sent + over.packets_lost)),
+        ("packets-sent", over.map(|over| over.packets_sent)),
         ("packets-lost", over.map(|over| over.packets_lost)),
         ("bytes-sent", over.map(|over| over.bytes_sent)),
     ];

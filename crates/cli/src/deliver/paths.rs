@@ -185,7 +185,7 @@ pub(super) fn line(figures: &[PathFigures]) -> String {
             place + 1,
             path.round_trip.map_or_else(|| "-".to_owned(), |rtt| rtt.to_string()),
             path.packets_lost,
-            path.packets_sent + path.packets_lost,
+            path.packets_sent,
             share(figures, path) * 100.0,
         )
     };
@@ -201,7 +201,7 @@ pub(super) fn reports(figures: &[PathFigures], paths: &[PathAddress]) -> Vec<Pat
         carries: Some(path.carries),
         round_trip_s: path.round_trip.map(Duration::as_secs_f64),
         bytes: path.bytes_sent,
-        packets: Some(path.packets_sent + path.packets_lost),
+        packets: Some(path.packets_sent),
         lost_packets: Some(path.packets_lost),
     };
     (1..).zip(figures.iter().zip(paths)).map(one).collect()
@@ -210,7 +210,7 @@ pub(super) fn reports(figures: &[PathFigures], paths: &[PathAddress]) -> Vec<Pat
 /// Fields of each path, for the documents.
 pub(super) fn documents(figures: &[PathFigures], paths: &[PathAddress]) -> Value {
     let one = |(place, (path, address)): (usize, (&PathFigures, &PathAddress))| {
-        let all = path.packets_sent + path.packets_lost;
+        let all = path.packets_sent;
         json!({
             "path": place + 1,
             "to": address.remote.to_string(),

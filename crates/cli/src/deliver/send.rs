@@ -292,14 +292,14 @@ impl OutputHandler {
             all.flow.held_units,
             over.round_trip.map_or_else(|| "-".to_owned(), |rtt| rtt.to_string()),
             over.packets_lost,
-            over.packets_sent + over.packets_lost,
+            over.packets_sent,
             paths::line(&self.figures),
         );
         let counters = Counters {
             input: all.input_bytes,
             output: over.bytes_sent,
             lost: over.packets_lost,
-            all: over.packets_sent + over.packets_lost,
+            all: over.packets_sent,
         };
         let rates = self.meter.rates(Instant::now(), counters);
         self.publish(all, over, &rates);
@@ -319,7 +319,7 @@ impl OutputHandler {
             output_bytes: Some(over.bytes_sent),
             units: all.flow.units,
             dropped_units: all.flow.dropped + all.overflow.units,
-            packets: Some(over.packets_sent + over.packets_lost),
+            packets: Some(over.packets_sent),
             lost_packets: Some(over.packets_lost),
             lost_bytes: Some(over.bytes_lost),
             reconnections: all.reconnected,
@@ -407,7 +407,7 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
         "latency_s": all.latency.map(Duration::as_secs_f64),
         "round_trip_s": over.and_then(|over| over.round_trip).map(|rtt| rtt.as_secs_f64()),
         "packets_lost": over.map(|over| over.packets_lost),
-        "packets_sent": over.map(|over| over.packets_sent + over.packets_lost),
+        "packets_sent": over.map(|over| over.packets_sent),
         "target_bps": over.and_then(|over| over.target).map(|rate| rate.as_bits_per_sec()),
         "window_bytes": over.map(|over| over.window.get()),
         "receiver": all.report,

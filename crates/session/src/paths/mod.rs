@@ -133,7 +133,7 @@ pub struct PathFigures {
     pub round_trip: Option<Duration>,
     /// UDP payload sent over all its connections, bytes.
     pub bytes_sent: u64,
-    /// Packets acknowledged and lost, over all its connections.
+    /// Packets sent, over all its connections.
     pub packets_sent: u64,
     /// Those of them that were lost.
     pub packets_lost: u64,

@@ -336,6 +336,7 @@ impl Connection {
             packets_sent: path.sent_packets,
             packets_lost: path.lost_packets,
             bytes_lost: path.lost_bytes,
+            bytes_acknowledged: account.delivered.get(),
             bytes_sent: all.udp_tx.bytes,
             bytes_received: all.udp_rx.bytes,
             datagrams_sent: all.udp_tx.datagrams,

@@ -191,12 +191,15 @@ pub struct ReceiveStatistics {
 /// Statistics of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConnectionStatistics {
-    /// Packets acknowledged.
+    /// Packets sent, with those of acknowledgements and probes alone, and those declared lost.
     pub packets_sent: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
     /// Bytes of these packets: what was in them is sent again, unless its deadline has passed.
     pub bytes_lost: u64,
+    /// Bytes of packets acknowledged: those of [`packets_lost`](Self::packets_lost) and what is on its way are not
+    /// among them, nor is what is in a packet of acknowledgements alone.
+    pub bytes_acknowledged: u64,
     /// UDP payload sent, bytes.
     pub bytes_sent: u64,
     /// UDP payload received, bytes.

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
-use ontempo_foundation::{Bytes, Duration, Time};
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParameters};
 
 use super::account::SharedAccount;
@@ -43,12 +43,13 @@ pub(crate) struct SpacedFactory {
 }
 
 impl ControllerFactory for SpacedFactory {
-    fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
+    fn build(self: Arc<Self>, _now: Instant, mtu: u16) -> Box<dyn Controller> {
         let spaced = Spaced {
             parameters: self.parameters,
             window: self.window,
             epoch: self.epoch,
             account: self.account.clone(),
+            mtu,
             spacing: None,
             starting: None,
             lost: false,
@@ -71,6 +72,8 @@ struct Spaced {
     window: u64,
     epoch: Epoch,
     account: SharedAccount,
+    /// Bytes of the largest packet.
+    mtu: u16,
     /// `None` until the first loss.
     spacing: Option<Spacing>,
     /// The spacing before the first loss; `None` until the first round trip is measured.
@@ -100,7 +103,12 @@ impl Spaced {
     fn record(&self, srtt: Option<Duration>) {
         self.account.write(|account| {
             account.window = Bytes::new(self.window);
-            account.spacing = self.spacing.as_ref().map(Spacing::spacing).or(self.starting);
+            let spacing = self.spacing.as_ref().map(Spacing::spacing).or(self.starting);
+            account.spacing = spacing;
+            // The gate goes by the spacing; what an encoder is told goes by this.
+            account.rate = spacing
+                .filter(|spacing| *spacing > Duration::ZERO)
+                .map(|spacing| Rate::of(Bytes::new(self.mtu.into()), spacing));
             account.srtt = srtt.or(account.srtt);
         });
     }
@@ -173,7 +181,7 @@ impl Controller for Spaced {
         &mut self,
         now: Instant,
         sent: Instant,
-        _bytes: u64,
+        bytes: u64,
         stack_number: u64,
         _app_limited: bool,
         rtt: &RttEstimator,
@@ -189,6 +197,7 @@ impl Controller for Spaced {
         if let Some(packet) = self.take(found) {
             self.counter.on_packet(packet.number);
         }
+        self.account.write(|account| account.delivered += Bytes::new(bytes));
         self.record(Some(span(rtt.get())));
     }
 
@@ -207,7 +216,9 @@ impl Controller for Spaced {
     /// The spacing reacts to losses by its reports only.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
 
-    fn on_mtu_update(&mut self, _mtu: u16) {}
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.mtu = mtu;
+    }
 
     fn window(&self) -> u64 {
         self.window

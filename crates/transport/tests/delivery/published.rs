@@ -49,12 +49,23 @@ fn a_static_window_does_not_change_with_losses() {
 }
 
 #[test]
+fn lost_packets_are_among_those_sent_and_their_bytes_are_not_among_those_acknowledged() {
+    let [sender, _] = statistics(DelayedAcks::default());
+    let lost = sender.packets_lost as f64 / sender.packets_sent as f64;
+    assert!((0.05..0.15).contains(&lost), "{lost:.3} of 0.1: {sender:?}");
+    // Each unit once, with its headers; the first packet that arrives measures the path.
+    let units = UNITS * 1_000;
+    assert!(sender.bytes_acknowledged >= units - 2_000, "{sender:?}");
+    assert!(sender.bytes_acknowledged + sender.bytes_lost <= sender.bytes_sent, "{sender:?}");
+}
+
+#[test]
 fn delayed_acks_cover_the_configured_number_of_packets_and_ignore_gaps_if_configured() {
     let rare = DelayedAcks { every: Packets::new(8), within: Duration::from_secs(60), gaps: false };
     let [sender, seldom] = statistics(rare);
     let [_, at_gaps] = statistics(DelayedAcks { gaps: true, ..rare });
     let [_, usual] = statistics(DelayedAcks::default());
-    let arrived = sender.packets_sent;
+    let arrived = sender.packets_sent - sender.packets_lost;
     // 30 more for the handshake and for single packets.
     assert!(seldom.acks_sent < arrived / 8 + 30, "{} for {arrived}", seldom.acks_sent);
     assert!(at_gaps.acks_sent > seldom.acks_sent, "{} {}", at_gaps.acks_sent, seldom.acks_sent);

@@ -93,7 +93,10 @@ fn ecn_marks_slow_the_sender_as_losses_do_without_retransmission() {
 #[test]
 fn psp_spaces_its_packets_and_pacing_spreads_a_window() {
     let psp = Configuration { congestion: CongestionName::Psp.into(), ..Configuration::default() };
-    let gaps = bulk(&path(), &psp).gaps();
+    let sent = bulk(&path(), &psp);
+    let target = sent.client.target.expect("known").as_mbit_per_sec();
+    assert!((0.1..=20.0).contains(&target), "an encoder is told {target} Mbit/s of 10");
+    let gaps = sent.gaps();
     // After it has measured the path, no two datagrams are sent together.
     let settled = &gaps[gaps.len() / 2..];
     let min_gap = settled.iter().min().expect("there are some");

@@ -25,6 +25,7 @@ impl<H: SenderHandler> PathSender<H> {
             packets_lost: figures.iter().map(|path| path.packets_lost).sum(),
             // Of the current connections.
             bytes_lost: statistics().map(|one| one.bytes_lost).sum(),
+            bytes_acknowledged: statistics().map(|one| one.bytes_acknowledged).sum(),
             ..over
         })
     }
