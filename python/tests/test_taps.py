@@ -78,6 +78,50 @@ def test_clones_of_both_sides_are_connections_of_one_group() -> None:
     run(main)
 
 
+def test_what_a_peer_sends_late_to_a_clone_that_has_ended_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ontempo.taps.connection.LINGER_S", 0.05)
+
+    async def main() -> None:
+        async with pair() as (near, far):
+            ours = near.clone()
+            await ours.send(b"ours")
+            theirs = await anext(far.cloned())
+            await ours.close()
+            await theirs.send(b"late")
+            await theirs.close()
+            await far.send(b"still")
+            message = await near.receive()
+            assert message is not None
+            assert message.data == b"still"
+
+    run(main)
+
+
+def test_the_end_of_a_clone_that_only_sends_waits_for_nothing_of_the_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Longer than the test may take.
+    monkeypatch.setattr("ontempo.taps.connection.LINGER_S", 3600.0)
+
+    async def main() -> None:
+        here = taps.LocalEndpoint(address="127.0.0.1")
+        receives = taps.TransportProperties(direction=taps.Direction.UNIDIRECTIONAL_RECEIVE)
+        sends = taps.TransportProperties(direction=taps.Direction.UNIDIRECTIONAL_SEND)
+        async with await taps.Preconnection(local=here, transport=receives).listen() as listener:
+            near = await to(listener, sends).initiate()
+            far = await anext(aiter(listener))
+            ours = near.clone()
+            await ours.send(b"ours")
+            theirs = await anext(far.cloned())
+            await asyncio.gather(ours.close(), theirs.close())
+            assert near.state is taps.ConnectionState.ESTABLISHED
+            await asyncio.gather(near.close(), far.close())
+
+    run(main)
+
+
 def test_a_first_message_goes_with_the_connection_or_there_is_none() -> None:
     async def main() -> None:
         here = taps.LocalEndpoint(address="127.0.0.1")

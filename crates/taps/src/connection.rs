@@ -252,10 +252,12 @@ impl Connection {
         if self.group.transport.ways().1 {
             // What the peer sends meanwhile is not received by anybody.
             while let Some(Ok(Some(_))) = self.receive_within(left()) {}
-        } else {
-            self.group.carrier.closed(left());
         }
         if self.group.ended(self.number) {
+            if !self.group.transport.ways().1 {
+                // A peer that only receives has no end but that of the group.
+                self.group.carrier.closed(left());
+            }
             self.group.close(CloseReason::Done, "");
         }
     }

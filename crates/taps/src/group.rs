@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration as Wall;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::printable;
 use ontempo_transport::CloseReason;
@@ -46,6 +46,8 @@ struct State {
     connections: BTreeMap<u64, Option<Arc<ReceiveFlow>>>,
     /// Those that the peer has begun and the program has not taken.
     begun: VecDeque<u64>,
+    /// Flows of connections that have ended here: the peer did not know when it began them.
+    late: Vec<ReceiveFlow>,
     /// A flow that should not be.
     stray: Option<ReceiveFlow>,
     /// No flow will come any more.
@@ -69,6 +71,7 @@ impl Group {
             next,
             connections: BTreeMap::from([(0, None)]),
             begun: VecDeque::new(),
+            late: Vec::new(),
             stray: None,
             is_over: false,
         };
@@ -99,9 +102,13 @@ impl Group {
             };
             let number = number(&flow.config().label);
             let is_room = state.connections.len() < MAX_CONNECTIONS;
+            let was_ours = number.is_some_and(|number| {
+                number == 0 || number % 2 == self.parity && number < state.next
+            });
             let known = number.and_then(|number| state.connections.get_mut(&number));
             match (number, known) {
                 (Some(_), Some(place @ None)) => *place = Some(Arc::new(flow)),
+                (Some(_), None) if was_ours => state.late.push(flow),
                 (Some(number), None) if number % 2 != self.parity && is_room => {
                     state.connections.insert(number, Some(Arc::new(flow)));
                     state.begun.push_back(number);
@@ -120,20 +127,28 @@ impl Group {
         limit: Option<Wall>,
         mut ready: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let (found, stray) = self.bell.wait(limit, |()| {
-            let mut state = self.lock();
-            self.sort(&mut state);
-            let found = ready(&mut state);
-            let stray = state.stray.take();
-            (found.is_some() || stray.is_some()).then_some((found, stray))
-        })?;
-        // Not under the lock, where the thread that would take the command may wait.
-        if let Some(flow) = stray {
-            let label = printable(&flow.config().label).into_owned();
-            let sentence = format!("no flow {label:?} is expected");
-            self.close(CloseReason::ProtocolViolation, &sentence);
+        let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let (found, stray, late) = self.bell.wait(left, |()| {
+                let mut state = self.lock();
+                self.sort(&mut state);
+                let found = ready(&mut state);
+                let (stray, late) = (state.stray.take(), std::mem::take(&mut state.late));
+                let is_any = found.is_some() || stray.is_some() || !late.is_empty();
+                is_any.then_some((found, stray, late))
+            })?;
+            // Not under the lock, where the thread that would take the command may wait.
+            drop(late);
+            if let Some(flow) = &stray {
+                let label = printable(&flow.config().label).into_owned();
+                let sentence = format!("no flow {label:?} is expected");
+                self.close(CloseReason::ProtocolViolation, &sentence);
+            }
+            if found.is_some() || stray.is_some() {
+                return found;
+            }
         }
-        found
     }
 
     /// The flow of the peer's messages of a connection; `Some(None)` where none will come.
@@ -169,10 +184,11 @@ impl Group {
         // Those that the peer has begun are there, too, though nobody has waited for them.
         self.sort(&mut state);
         let flow = state.connections.remove(&number);
+        let late = std::mem::take(&mut state.late);
         let is_last = state.connections.is_empty();
         drop(state);
         // Not under the lock, as above.
-        drop(flow);
+        drop((flow, late));
         is_last
     }
 }

@@ -16,6 +16,8 @@ use ontempo_transport::live::{Options, connect};
 use ontempo_transport::{CloseReason, FlowConfig, Token, Trust};
 
 const SOON: Wall = Wall::from_secs(10);
+/// How long a connection's end waits for its peer's, at most.
+const LINGER: Wall = Wall::from_secs(5);
 
 fn listening(transport: &TransportProperties) -> Listener {
     let local = Some(LocalEndpoint { address: "127.0.0.1".to_owned(), port: 0 });
@@ -124,6 +126,31 @@ fn a_clone_outlives_the_connection_that_was_cloned() {
 }
 
 #[test]
+fn what_a_peer_sends_late_to_a_clone_that_has_ended_is_dropped() {
+    let (near, far) = pair(&TransportProperties::default());
+    let ours = near.clone_connection().expect("open");
+    ours.send(&b"ours"[..], &last()).expect("sent");
+    drop(ours);
+    let theirs = far.cloned_within(SOON).expect("soon").expect("it came");
+    assert_eq!(received(&theirs), b"ours");
+    theirs.send(&b"late"[..], &plain()).expect("sent");
+    theirs.close();
+    far.send(&b"still"[..], &plain()).expect("the group goes on");
+    assert_eq!(received(&near), b"still");
+    assert!(near.cloned_within(Wall::ZERO).is_none());
+    // So, too, with the first connection, whose number is of neither side.
+    let ours = near.clone_connection().expect("open");
+    ours.send(&b"more"[..], &plain()).expect("sent");
+    let theirs = far.cloned_within(SOON).expect("soon").expect("it came");
+    drop(far);
+    near.send(&b"late"[..], &last()).expect("sent");
+    ours.send(&b"still"[..], &plain()).expect("the group goes on");
+    assert_eq!((received(&theirs), received(&theirs)), (b"more".to_vec(), b"still".to_vec()));
+    assert!(theirs.cloned_within(Wall::ZERO).is_none());
+    closed(&[&near, &ours, &theirs]);
+}
+
+#[test]
 fn a_message_whose_lifetime_has_passed_is_an_event() {
     let transport = TransportProperties { reliability: Preference::Prefer, ..Default::default() };
     let (near, far) = pair(&transport);
@@ -163,6 +190,15 @@ fn one_that_only_receives_sends_nothing_and_both_ends_close() {
     assert_eq!(received(&far), b"hello");
     let refused = far.send(&b"no"[..], &plain());
     assert!(matches!(refused, Err(SendError::NotSending)), "{refused:?}");
+    // The end of a clone waits for nothing that only the end of the group brings.
+    let ours = near.clone_connection().expect("open");
+    ours.send(&b"ours"[..], &plain()).expect("sent");
+    let theirs = far.cloned_within(SOON).expect("soon").expect("it came");
+    assert_eq!(received(&theirs), b"ours");
+    let begun = Instant::now();
+    closed(&[&ours, &theirs]);
+    assert!(begun.elapsed() < LINGER);
+    assert_eq!(near.state(), ConnectionState::Established);
     let begun = Instant::now();
     closed(&[&near, &far]);
     assert!(begun.elapsed() < SOON);

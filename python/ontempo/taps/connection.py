@@ -254,16 +254,17 @@ class Connection:
             if self._sending is not None:
                 self._sending.finish()
                 await self._sending.settled()
-            await _within(self._end_of_peer())
+            if self._group.properties.direction is not Direction.UNIDIRECTIONAL_SEND:
+                await _within(self._end_of_peer())
         if self._group.ended(self):
+            if self._group.properties.direction is Direction.UNIDIRECTIONAL_SEND:
+                # A peer that only receives has no end but that of the group.
+                await _within(self._group.carrier.closed())
             await self._group.carrier.close()
             await self._group.stop()
 
     async def _end_of_peer(self) -> None:
         """Wait until the peer sends no more; what it sends meanwhile is not received by anybody."""
-        if self._group.properties.direction is Direction.UNIDIRECTIONAL_SEND:
-            await self._group.carrier.closed()
-            return
         with suppress(AbortedError):
             while await self.receive() is not None:
                 pass
@@ -284,6 +285,6 @@ class Connection:
         await (self.close() if error is None else self.abort())
 
 
-async def _within(work: Awaitable[None]) -> None:
+async def _within(work: Awaitable[object]) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(work, LINGER_S)

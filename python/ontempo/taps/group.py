@@ -49,20 +49,39 @@ class Group:
         with suppress(live.ClosedError):
             while True:
                 flow = await self.carrier.accept_flow()
-                number = _number(flow.config.label)
-                known = None if number is None else self.connections.get(number)
-                is_twice = known is not None and known.has_incoming
-                if number is None or is_twice or not (known or self._may_begin(number)):
+                label, is_expected = flow.config.label, self._sort(flow)
+                # One that nobody has is released; the variable would keep it.
+                del flow
+                if not is_expected:
                     code = live.CloseReason.PROTOCOL_VIOLATION
-                    await self.carrier.close(f"no flow {flow.config.label!r} is expected", code)
+                    await self.carrier.close(f"no flow {label!r} is expected", code)
                     break
-                connection = known or self._add(number)
-                connection.attach(flow)
-                if known is None:
-                    self.received.put_nowait(connection)
         self.received.put_nowait(None)
         for connection in self.connections.values():
             connection.attach(None)
+
+    def _sort(self, flow: live.ReceiveFlow) -> bool:
+        """Give a flow to its connection; False where it has none."""
+        number = _number(flow.config.label)
+        known = None if number is None else self.connections.get(number)
+        is_twice = known is not None and known.has_incoming
+        if number is None or is_twice:
+            return False
+        if known is None:
+            if self._was_ours(number):
+                # It has ended here: the peer did not know when it began the flow.
+                return True
+            if not self._may_begin(number):
+                return False
+        connection = known or self._add(number)
+        connection.attach(flow)
+        if known is None:
+            self.received.put_nowait(connection)
+        return True
+
+    def _was_ours(self, number: int) -> bool:
+        """Whether it is the first or one that this side has begun."""
+        return number == 0 or (number % 2 == self._parity and number < self._next)
 
     def _may_begin(self, number: int) -> bool:
         """Whether this is a number of the peer's, and there are not too many."""
