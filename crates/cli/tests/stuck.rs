@@ -155,6 +155,19 @@ fn a_receiver_into_a_named_pipe_that_nobody_reads_ends_on_ctrl_c() {
 }
 
 #[test]
+fn a_sender_from_a_named_pipe_to_which_nobody_writes_ends_on_ctrl_c() {
+    let place = Place::new("stuck-source", "");
+    let made = std::process::Command::new("mkfifo").arg(place.path("fifo")).status();
+    assert!(made.is_ok_and(|made| made.success()), "mkfifo");
+    let words = ["send", "--from", "fifo", "--to", "127.0.0.1:9", "--insecure"];
+    let sender = Killed(spawn(&place, &words));
+    std::thread::sleep(Duration::from_millis(700));
+    let (code, printed) = interrupted(sender, Duration::from_secs(10));
+    assert_eq!(code, Some(130), "{printed}");
+    assert!(printed.contains("--from fifo: interrupted; no program writes to it"), "{printed}");
+}
+
+#[test]
 fn a_recording_into_a_named_pipe_that_nobody_reads_ends_on_ctrl_c() {
     let place = Place::new("stuck-recording", "");
     let path = place.path("up.csv");

@@ -84,7 +84,7 @@ impl Chunker {
 /// time.
 #[derive(Debug, Default)]
 pub struct PcrClock {
-    /// The PID whose PCR is used: the first that has one.
+    /// The PID whose PCR is used: the first that has one, and after it the next one.
     pid: Option<u16>,
     multiplex: ts::Multiplex,
     /// The last PCR, and the time elapsed until then.
@@ -99,7 +99,8 @@ pub struct PcrClock {
 
 impl PcrClock {
     /// Sending time of this datagram, since the first PCR; zero before it. Between two references
-    /// the rate of the last two is assumed. After a discontinuity time continues from where it was.
+    /// the rate of the last two is assumed. After a discontinuity time continues from where it was, also where a
+    /// stream follows that has its PCR on another PID.
     pub fn due(&mut self, datagram: &[u8]) -> Duration {
         self.due = self.due.max(self.passed());
         if ts::packet_size(datagram) == Some(PACKET) {
@@ -114,20 +115,28 @@ impl PcrClock {
     }
 
     fn passed(&self) -> Duration {
-        let since = Duration::from_secs_f64(self.bytes as f64 * self.per_byte);
-        self.last.map_or(Duration::ZERO, |(_, passed)| passed.saturating_add(since.min(MAX_STEP)))
+        let since = self.since_last().min(MAX_STEP);
+        self.last.map_or(Duration::ZERO, |(_, passed)| passed.saturating_add(since))
+    }
+
+    /// Since the last reference, by the bytes.
+    fn since_last(&self) -> Duration {
+        Duration::from_secs_f64(self.bytes as f64 * self.per_byte)
     }
 
     fn learn(&mut self, packet: &[u8]) {
         let Some(header) = ts::header(packet).filter(|header| header.pcr.is_some()) else { return };
-        if *self.pid.get_or_insert(header.pid) != header.pid {
+        let is_another = *self.pid.get_or_insert(header.pid) != header.pid;
+        if is_another && self.since_last() <= MAX_STEP {
             return;
         }
+        // Another stream has followed, whose clock says nothing of that of the one before.
+        self.pid = Some(header.pid);
         self.multiplex.learn(packet, &header);
         let Some(clock) = self.multiplex.clock() else { return };
         let passed = match self.last {
             None => Duration::ZERO,
-            Some((last, passed)) if clock >= last && clock - last <= MAX_STEP => {
+            Some((last, passed)) if !is_another && clock >= last && clock - last <= MAX_STEP => {
                 let step = clock - last;
                 self.per_byte = step.as_secs_f64() / self.bytes.max(1) as f64;
                 passed.saturating_add(step)

@@ -121,6 +121,8 @@ impl Piece {
 struct Slot {
     length: u16,
     arrived: Time,
+    /// When its first piece came here.
+    came: Time,
     /// By offset.
     pieces: BTreeMap<u16, Piece>,
     /// Bytes of the datagram that they have.
@@ -132,8 +134,9 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(length: u16, arrived: Time) -> Self {
-        Self { length, arrived, pieces: BTreeMap::new(), have: 0, memory: 0, is_abandoned: false }
+    fn new(now: Time, length: u16, arrived: Time) -> Self {
+        let (pieces, have, memory, is_abandoned) = (BTreeMap::new(), 0, 0, false);
+        Self { length, arrived, came: now, pieces, have, memory, is_abandoned }
     }
 
     /// Memory that it takes, bytes.
@@ -227,23 +230,23 @@ impl Depacketizer {
             self.fastest.note(now, part.arrived);
         }
         for (part, span, piece) in unit.pieces() {
-            self.take(part, span.offset, Piece::Bytes(piece.to_vec()));
+            self.take(now, part, span.offset, Piece::Bytes(piece.to_vec()));
         }
         for part in &unit.parts {
             for stuffing in &part.stuffing {
-                self.take(part, stuffing.offset, Piece::Stuffing(stuffing.clone()));
+                self.take(now, part, stuffing.offset, Piece::Stuffing(stuffing.clone()));
             }
         }
     }
 
-    fn take(&mut self, part: &Part, offset: u16, piece: Piece) {
+    fn take(&mut self, now: Time, part: &Part, offset: u16, piece: Piece) {
         if part.datagram < self.next || self.emitted.contains(part.datagram) {
             self.statistics.late += 1;
             return;
         }
         let new = || {
             self.bytes += SLOT_BYTES;
-            Slot::new(part.length, part.arrived)
+            Slot::new(now, part.length, part.arrived)
         };
         let slot = self.slots.entry(part.datagram).or_insert_with(new);
         if slot.is_abandoned && slot.pieces.is_empty() {
@@ -295,7 +298,7 @@ impl Depacketizer {
         }
         let slot = self.slots.entry(datagram).or_insert_with(|| {
             self.bytes += SLOT_BYTES;
-            Slot::new(0, Time::ZERO)
+            Slot::new(Time::ZERO, 0, Time::ZERO)
         });
         slot.is_abandoned = true;
     }
@@ -313,7 +316,7 @@ impl Depacketizer {
             (Release::AsArrived { delay, grace }, Some((&number, slot))) => {
                 let is_next = number == self.next && slot.is_whole();
                 let wait = if is_next { Duration::ZERO } else { grace };
-                self.fastest.here(slot.arrived, delay.saturating_add(wait))
+                self.due(slot, delay.saturating_add(wait))
             }
             (Release::InOrder, Some((&number, slot))) => {
                 if number == self.next && (slot.is_whole() || slot.is_abandoned) {
@@ -357,10 +360,16 @@ impl Depacketizer {
             if is_whole { &mut self.statistics.whole } else { &mut self.statistics.partial };
         *count += 1;
         let due = match self.options.release {
-            Release::AsArrived { delay, .. } => Some(self.fastest.here(slot.arrived, delay)),
+            Release::AsArrived { delay, .. } => Some(self.due(&slot, delay)),
             _ => None,
         };
         Some(RestoredDatagram { datagram: number, data: slot.data(), is_whole, due })
+    }
+
+    /// When a datagram is due with this delay: not later than if it had been the fastest, whatever the sender
+    /// says of its arrival.
+    fn due(&self, slot: &Slot, delay: Duration) -> Time {
+        self.fastest.here(slot.arrived, delay).min(slot.came + delay)
     }
 
     /// Whether nothing may wait any longer.

@@ -11,6 +11,7 @@ use super::*;
 mod elementary;
 mod repeated;
 mod stuffing;
+mod timing;
 mod waiting;
 
 use stuffing::null;

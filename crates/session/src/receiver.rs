@@ -1,5 +1,6 @@
 //! Receives streams, one at a time; a sender may connect again when a connection is lost.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -106,7 +107,8 @@ pub enum ReceiverEvent<'a> {
     },
     /// A unit is not a valid message; the error sentence.
     Unreadable(String),
-    /// The target latency was missed or data lost; a sentence with figures.
+    /// The target latency was missed, data lost or datagrams not sent to their target; a sentence with
+    /// figures.
     Missed(String),
     /// The report to the sender and the flow's statistics, once a second.
     Progress(&'a Report, &'a ReceiveStatistics),
@@ -209,6 +211,8 @@ pub struct Receiver<H> {
     pub(crate) delays: Delays,
     /// Connections whose sender has not opened its flow yet.
     pub(crate) waiting: Vec<(Connection, Instant)>,
+    /// Connections whose sender has, which are the next.
+    pub(crate) found: VecDeque<(Connection, ReceiveFlow)>,
     pub(crate) polled_at: Instant,
     pub(crate) progress_due: Instant,
 }
@@ -240,6 +244,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             joined: Joined::new(),
             delays: Delays::default(),
             waiting,
+            found: VecDeque::new(),
             polled_at: now,
             progress_due,
         }
@@ -556,8 +561,8 @@ impl<H: ReceiverHandler> Receiver<H> {
         let report = with_counts(with_flow(stream.before, &now), counts);
         let missed = report.missed(&stream.last_report, stream.latency);
         stream.last_report = report;
-        if let Some(missed) = missed {
-            self.emit(ReceiverEvent::Missed(missed))?;
+        for sentence in missed.into_iter().chain(stream.sink.unsent()) {
+            self.emit(ReceiverEvent::Missed(sentence))?;
         }
         send(reports, &report);
         self.emit(ReceiverEvent::Flowing(&flowing))?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::Duration as Wall;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::{
@@ -14,7 +14,8 @@ use ontempo_media::{
 };
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
 use ontempo_udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket, Transmit,
+    Clock, CommandError, Datagram, Driver, DriverOptions, DriverStatistics, Next, Protocol, Socket,
+    Transmit,
 };
 
 use crate::description::{Description, DescriptionError, is_description, of_packet};
@@ -30,6 +31,12 @@ const RETRY: Wall = Wall::from_micros(100);
 /// How long the thread that sends timed datagrams may leave a unit in the queue, rather than be woken
 /// for it: it looks there before it releases anything, and a paced stream has datagrams to release as often.
 const PATIENCE: Duration = Duration::from_millis(3);
+
+/// Interval at which it is looked whether the thread that sends datagrams has sent its last.
+const STEP: Wall = Wall::from_millis(10);
+
+/// How long, once stopped, the datagrams that have come are still sent at their times.
+const STOPPED_REST: Wall = Wall::from_secs(5);
 
 /// Maximum bytes of memory of the units queued for the thread that sends datagrams, as they count
 /// in its depacketizer; beyond it the receiver waits, and then its sender.
@@ -149,6 +156,10 @@ pub(crate) enum Sink {
         patience: Duration,
         counts: Arc<Mutex<Counts>>,
         load: Arc<Load>,
+        /// The receiver's.
+        stop: Arc<AtomicBool>,
+        /// Datagrams longer than the path takes, and refused ones, that [`Sink::unsent`] has told.
+        told: (u64, u64),
     },
     Stream {
         depacketizer: Box<StreamDepacketizer>,
@@ -411,7 +422,8 @@ impl Sink {
                 let patience = if datagrams.is_timed { PATIENCE } else { Duration::ZERO };
                 let (clock, options) = (Clock::new(), DriverOptions::default());
                 let driver = Driver::spawn(socket, datagrams, clock, options).map_err(target)?;
-                return Ok(Self::Udp { driver, clock, patience, counts, load });
+                let (stop, told) = (Arc::clone(stop), (0, 0));
+                return Ok(Self::Udp { driver, clock, patience, counts, load, stop, told });
             }
             Target::Bytes { to, name } => {
                 let to = StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?;
@@ -502,17 +514,37 @@ impl Sink {
             .min(Wall::from_nanos(depacketizer.depacketizer.next_timeout().since(now).as_nanos())))
     }
 
+    /// A sentence about the datagrams that the system has not sent since the last call; `None` without any.
+    pub(crate) fn unsent(&mut self) -> Option<String> {
+        let Self::Udp { driver, told, .. } = self else { return None };
+        let DriverStatistics { too_large, refused, .. } = driver.statistics();
+        let before = std::mem::replace(told, (too_large, refused));
+        let parts = [
+            (too_large.saturating_sub(before.0), "longer than UDP can carry there"),
+            (refused.saturating_sub(before.1), "refused by the system"),
+        ];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = parts.map(|(count, why)| format!("{count} {why}")).collect();
+        (!parts.is_empty())
+            .then(|| format!("datagrams not sent to the player: {}", parts.join(", ")))
+    }
+
     /// Ends the stream: writes the remaining datagrams and returns the final counters.
-    pub(crate) fn finish(mut self) -> Result<Counts, Error> {
+    pub(crate) fn finish(self) -> Result<Counts, Error> {
+        self.finish_within(STOPPED_REST)
+    }
+
+    /// The same; once stopped, nothing waits for its time longer than `rest`.
+    fn finish_within(mut self, rest: Wall) -> Result<Counts, Error> {
         if let Self::Stream { depacketizer, .. } = &mut self {
             depacketizer.depacketizer.finish();
         }
         self.work(true)?;
         let mut counts = match self {
             Self::Stream { counts, .. } => counts,
-            Self::Udp { driver, counts, load, .. } => {
+            Self::Udp { driver, counts, load, stop, .. } => {
                 send_command(&driver, &load, SinkCommand::Finish, Time::ZERO)?;
-                driver.wait().map_err(target)?;
+                await_end(driver, &stop, rest)?;
                 *counts.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
@@ -535,6 +567,20 @@ impl Sink {
             Self::Udp { counts, .. } => *counts.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
+}
+
+/// Waits until all datagrams are sent; once `stop` is set, for at most `rest`.
+fn await_end(driver: Driver<Datagrams>, stop: &AtomicBool, rest: Wall) -> Result<(), Error> {
+    let mut stopped_at = None;
+    while !driver.has_ended() {
+        if stop.load(Ordering::Relaxed)
+            && stopped_at.get_or_insert_with(Instant::now).elapsed() >= rest
+        {
+            return driver.end().map(drop).map_err(target);
+        }
+        sleep(STEP);
+    }
+    driver.wait().map(drop).map_err(target)
 }
 
 /// Queues a command as soon as there is room, to be handled by `latest`.

@@ -62,3 +62,39 @@ fn what_is_not_yet_due_of_a_stream_that_another_follows_is_given_out() {
         assert_eq!((counts.whole, counts.missing()), (3, 1));
     }
 }
+
+/// A sink that sends to this address, and what stops it.
+fn to_network(to: SocketAddr, latency: Duration) -> (Sink, Arc<AtomicBool>) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = Socket::bind(any, ontempo_udp::SocketOptions::default()).expect("a socket");
+    let target = Target::Datagrams { socket, to, control: None, described: None };
+    let (stop, label) = (Arc::default(), Label::of(1, latency, Duration::ZERO));
+    let config = FlowConfig { reliability: Reliability::Deadline, ..FlowConfig::default() };
+    let sink = Sink::open(target, &config, &label, latency, &stop).expect("opened");
+    (sink, stop)
+}
+
+#[test]
+fn a_stopped_sink_does_not_wait_for_what_is_due_in_an_hour() {
+    let player = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = player.local_addr().expect("its address");
+    let (mut sink, stop) = to_network(to, Duration::from_secs(3_600));
+    sink.push(unit(0)).expect("taken");
+    stop.store(true, Ordering::Relaxed);
+    let counts = sink.finish_within(Wall::from_millis(50)).expect("ended");
+    assert_eq!(counts.whole, 0);
+}
+
+#[test]
+fn datagrams_that_the_system_refuses_are_told_once() {
+    // Without the right to broadcast.
+    let (mut sink, _) = to_network(SocketAddr::from(([255; 4], 9)), Duration::ZERO);
+    sink.push(unit(0)).expect("taken");
+    let told = std::iter::repeat_with(|| {
+        sleep(RETRY);
+        sink.unsent()
+    });
+    let told = told.take(100_000).flatten().next().expect("told in time");
+    assert_eq!(told, "datagrams not sent to the player: 1 refused by the system");
+    assert_eq!(sink.unsent(), None);
+}

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{Builder, sleep};
-use std::time::{Duration as Wall, Instant};
+use std::time::Duration as Wall;
 
 use ontempo_foundation::Time;
 use ontempo_media::{Chunker, Codings, Format, Gathering, Packetizer, PacketizerOptions, PcrClock};
@@ -194,8 +194,7 @@ impl Source {
 /// Reads and packetizes the input to its end.
 fn read_all(mut input: impl Read + AsFd, backlog: &Backlog, realtime: bool) -> io::Result<()> {
     let clock = Clock::new();
-    let (mut chunker, mut pace, started) =
-        (Chunker::new(CHUNK), PcrClock::default(), Instant::now());
+    let (mut chunker, mut pace, started) = (Chunker::new(CHUNK), PcrClock::default(), clock.now());
     let options = PacketizerOptions { format: Some(Format::Bytes), ..Default::default() };
     let mut packetizer = Packetizer::new(options);
     let mut bytes = vec![0; READ_BUFFER];
@@ -221,8 +220,16 @@ fn read_all(mut input: impl Read + AsFd, backlog: &Backlog, realtime: bool) -> i
         chunker.push(&bytes[..count]);
         while let Some(datagram) = chunker.poll() {
             if realtime {
-                let due = started + Wall::from_nanos(pace.due(datagram).as_nanos());
-                sleep(due.saturating_duration_since(Instant::now()));
+                let due = started + pace.due(datagram);
+                // What has begun does not wait for the next datagram.
+                while packetizer.next_timeout() < due {
+                    sleep_until(packetizer.next_timeout(), &clock);
+                    packetizer.handle_timeout(clock.now());
+                    while let Some(unit) = packetizer.poll() {
+                        backlog.push(unit);
+                    }
+                }
+                sleep_until(due, &clock);
             }
             packetizer.push(clock.now(), datagram);
             while let Some(unit) = packetizer.poll() {
@@ -237,6 +244,10 @@ fn read_all(mut input: impl Read + AsFd, backlog: &Backlog, realtime: bool) -> i
             return Ok(());
         }
     }
+}
+
+fn sleep_until(time: Time, clock: &Clock) {
+    sleep(Wall::from_nanos(time.since(clock.now()).as_nanos()));
 }
 
 /// Waits until more can be read, or until `time`; false if it is over.
@@ -262,10 +273,10 @@ mod tests {
     use crate::backlog::Next as Item;
 
     /// How many bytes a pipe gave in units that stays open after these, within a second.
-    fn given(bytes: &[u8]) -> usize {
+    fn given(bytes: &[u8], realtime: bool) -> usize {
         let (reader, mut writer) = io::pipe().expect("a pipe");
         let backlog = Arc::new(Backlog::new(16 << 20, false));
-        Source::bytes(reader, "a pipe", &backlog, false).expect("a thread");
+        Source::bytes(reader, "a pipe", &backlog, realtime).expect("a thread");
         writer.write_all(bytes).expect("written");
         let mut given = 0;
         while let Item::Unit(queued) = backlog.next(Wall::from_secs(1)) {
@@ -285,7 +296,7 @@ mod tests {
             chunk[..2].copy_from_slice(&[0x80, 96]);
             chunk[11] = number as u8;
         }
-        assert_eq!(given(&bytes), bytes.len());
+        assert_eq!(given(&bytes, false), bytes.len());
     }
 
     #[test]
@@ -300,7 +311,25 @@ mod tests {
         }
         // The seventh packet is known to be one by the eighth, and so on.
         bytes.push(0x47);
-        let given = given(&bytes);
+        let given = given(&bytes, false);
         assert_eq!(given, bytes.len() - 1, "all but the last byte, which is no packet yet");
+    }
+
+    #[test]
+    fn what_is_sent_at_the_rate_of_its_clock_does_not_wait_for_the_next_datagram() {
+        // Clock references of 0 s and of 1.9 s (ISO 13818-1, 2.4.3.5), one in each of the first two datagrams:
+        // the third is sent 1.9 s after these.
+        let reference = |base: u32| {
+            let mut packet = vec![0xff; 188];
+            packet[..6].copy_from_slice(&[0x47, 0x01, 0, 0x30, 7, 0x10]);
+            packet[6..10].copy_from_slice(&(base >> 1).to_be_bytes());
+            packet[10..12].copy_from_slice(&[0x7e, 0]);
+            packet
+        };
+        let mut other = vec![0xff; 188];
+        other[..4].copy_from_slice(&[0x47, 0x01, 0, 0x10]);
+        let datagram = |first: Vec<u8>| [first, other.repeat(6)].concat();
+        let sent = [reference(0), reference(171_000), other.clone()].map(datagram).concat();
+        assert_eq!(given(&sent, true), 2 * usize::from(CHUNK));
     }
 }

@@ -9,7 +9,7 @@ use crate::calling::Calling;
 use crate::error::Error;
 use crate::file::{self, Offer};
 use crate::message::{Label, LabelError, REPORTS};
-use crate::paths::{PathLabel, PathLabelError};
+use crate::paths::{MAX_PATHS, PathLabel, PathLabelError};
 use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP};
 use crate::reporting::send;
 use crate::stream_name::split_name;
@@ -39,10 +39,33 @@ pub(crate) fn labels(text: &str) -> Result<(Label, Option<Offer>), LabelError> {
 
 /// A sender that has come while another's connection is silent, or seems to be.
 pub(crate) struct Contender {
-    connection: Connection,
-    flow: ReceiveFlow,
-    since: Instant,
+    first: (Connection, ReceiveFlow),
+    /// Other connections of the same sender: each path of a stream over several has one.
+    more: Vec<(Connection, ReceiveFlow)>,
+    pub(crate) since: Instant,
     asked: Instant,
+}
+
+impl Contender {
+    pub(crate) fn new(first: (Connection, ReceiveFlow)) -> Self {
+        let now = Instant::now();
+        Self { first, more: Vec::new(), since: now, asked: now }
+    }
+
+    /// Keeps another connection of its sender; returns one of any other.
+    pub(crate) fn keep(
+        &mut self,
+        next: (Connection, ReceiveFlow),
+    ) -> Option<(Connection, ReceiveFlow)> {
+        let session =
+            |flow: &ReceiveFlow| labels(&flow.config().label).ok().map(|(label, _)| label.session);
+        let of_first = session(&self.first.1);
+        if of_first.is_none() || session(&next.1) != of_first || self.more.len() + 1 >= MAX_PATHS {
+            return Some(next);
+        }
+        self.more.push(next);
+        None
+    }
 }
 
 impl<H: ReceiverHandler> Receiver<H> {
@@ -51,6 +74,9 @@ impl<H: ReceiverHandler> Receiver<H> {
         &mut self,
         limit: Wall,
     ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        if let Some(found) = self.found.pop_front() {
+            return Ok(Some(found));
+        }
         let listener = match &mut self.entrance {
             Entrance::Listener(listener) => listener,
             Entrance::Calling(calling) => {
@@ -87,7 +113,7 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// The sender that waits for the end of another's connection, or the next one.
     pub(crate) fn next_sender(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
         match self.contender.take() {
-            Some(Contender { connection, flow, .. }) => Ok(Some((connection, flow))),
+            Some(contender) => Ok(Some(self.follow(contender))),
             None => self.next_flow(STEP),
         }
     }
@@ -113,11 +139,17 @@ impl<H: ReceiverHandler> Receiver<H> {
                 return Ok(Some((connection, flow)));
             }
             let same_file = self.file.as_ref().is_some_and(|file| Some(file.offer()) == offer);
-            if self.contender.is_none() && (!self.options.once || same_file) {
-                let (since, asked) = (Instant::now(), Instant::now());
-                self.ask(reports);
-                self.contender = Some(Contender { connection, flow, since, asked });
-            } else {
+            let next = (connection, flow);
+            let other = match &mut self.contender {
+                Some(contender) => contender.keep(next),
+                None if !self.options.once || same_file => {
+                    self.contender = Some(Contender::new(next));
+                    self.ask(reports);
+                    None
+                }
+                None => Some(next),
+            };
+            if let Some((connection, _)) = other {
                 self.refuse(&connection, "another is sending")?;
             }
         }
@@ -154,15 +186,27 @@ impl<H: ReceiverHandler> Receiver<H> {
             }
             return Ok(None);
         }
-        let Some(Contender { connection, flow, .. }) = self.contender.take() else {
-            return Ok(None);
-        };
+        let Some(contender) = self.contender.take() else { return Ok(None) };
         if is_there {
-            self.refuse(&connection, "another is sending")?;
+            self.refuse_contender(contender)?;
             return Ok(None);
         }
         old.close_with(CloseReason::Busy, "another sender has taken its place");
-        Ok(Some((connection, flow)))
+        Ok(Some(self.follow(contender)))
+    }
+
+    /// The first connection of a sender that follows another; its others are the next that come.
+    pub(crate) fn follow(&mut self, contender: Contender) -> (Connection, ReceiveFlow) {
+        self.found.extend(contender.more);
+        contender.first
+    }
+
+    /// Refuses a sender because that of the stream is there.
+    pub(crate) fn refuse_contender(&mut self, contender: Contender) -> Result<(), Error> {
+        for (connection, _) in std::iter::once(contender.first).chain(contender.more) {
+            self.refuse(&connection, "another is sending")?;
+        }
+        Ok(())
     }
 
     /// Refuses a sender that is not the stream's.

@@ -22,7 +22,7 @@ use ontempo_session::{
 };
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
-use ontempo_udp::SocketOptions;
+use ontempo_udp::{Fragmentation, Socket, SocketOptions, any_for};
 use rustix::io::Errno;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ use super::serve::Pages;
 use super::status_line::StatusLine;
 use super::{EXAMPLE_PORT, configuration, failure};
 use crate::access::{Admitted, Destination, admitted, qr};
-use crate::address::{Greeting, answering, resolve, socket_at, socket_for};
+use crate::address::{Greeting, answering, resolve, socket_at};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
@@ -524,14 +524,14 @@ fn target(to: &Place, arguments: &Arguments, documents: Documents) -> Result<Tar
     match to {
         Place::Udp(address) => {
             let to = resolve(address, "--to udp://")?;
-            Ok(Target::Datagrams { socket: socket_for(to)?, to, control: None, described: None })
+            Ok(Target::Datagrams { socket: to_player(to)?, to, control: None, described: None })
         }
         Place::Rtp(address) => {
             let to = resolve(address, "--to rtp://")?;
             let control = SocketAddr::new(to.ip(), to.port().saturating_add(1));
             let described = arguments.sdp.clone().map(|path| sdp::write(path, to, documents));
             let control = Some(control);
-            Ok(Target::Datagrams { socket: socket_for(to)?, to, control, described })
+            Ok(Target::Datagrams { socket: to_player(to)?, to, control, described })
         }
         Place::Pipe => {
             // Without the buffer of the standard library: bytes count as written when they are.
@@ -545,6 +545,12 @@ fn target(to: &Place, arguments: &Arguments, documents: Documents) -> Result<Tar
             Ok(Target::Bytes { to: Box::new(file), name })
         }
     }
+}
+
+/// A socket to a player: a datagram longer than the path's packets goes in fragments.
+fn to_player(to: SocketAddr) -> Result<Socket, Failure> {
+    let options = SocketOptions { fragmentation: Fragmentation::Allow, ..Default::default() };
+    Socket::bind(any_for(to), options).map_err(environment)
 }
 
 /// The file in progress beside `--to`; `None` if there is a device, a pipe or a link.

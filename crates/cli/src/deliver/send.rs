@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
@@ -32,7 +34,7 @@ use crate::access::Destination;
 use crate::address::{Greeting, answering, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
-use crate::signals::stop_flag;
+use crate::signals::{stop_flag, unless_stopped};
 
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let documents = Documents::new(arguments.json);
@@ -64,7 +66,7 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let order = arguments.delivery.of_flow();
     let is_file =
         reliability == Reliability::Full && order == DeliveryOrder::InOrder && !arguments.realtime;
-    let source = source(arguments, &backlog, is_file)?;
+    let source = source(arguments, &backlog, is_file, &stop)?;
     let options = SenderOptions {
         remote,
         name: destination.name,
@@ -112,11 +114,23 @@ fn other_trust(arguments: &Arguments) -> Result<Option<Trust>, Failure> {
 }
 
 /// The source; if `is_file`, a regular file is one that arrives whole.
-fn source(arguments: &Arguments, backlog: &Arc<Backlog>, is_file: bool) -> Result<Source, Failure> {
+fn source(
+    arguments: &Arguments,
+    backlog: &Arc<Backlog>,
+    is_file: bool,
+    stop: &AtomicBool,
+) -> Result<Source, Failure> {
     if arguments.sdp.is_some() && !matches!(arguments.from, Place::Rtp(_)) {
         return Err(Failure::Input("--sdp: it describes RTP: --from rtp://:PORT".to_owned()));
     }
     let realtime = arguments.realtime;
+    if realtime && matches!(arguments.from, Place::Udp(_) | Place::Rtp(_)) {
+        return Err(Failure::Input(
+            "--realtime: it is for a file or a pipe: --from FILE or --from -; what comes from a \
+             network is sent as it comes"
+                .to_owned(),
+        ));
+    }
     let started = match &arguments.from {
         Place::Udp(address) => {
             let socket =
@@ -137,7 +151,7 @@ fn source(arguments: &Arguments, backlog: &Arc<Backlog>, is_file: bool) -> Resul
         Place::Pipe => Source::bytes(io::stdin(), "standard input", backlog, realtime),
         Place::File(path) => {
             let name = path.display().to_string();
-            let file = File::open(path).map_err(|error| {
+            let file = open(path, stop)?.map_err(|error| {
                 Failure::Environment(format!("--from {name}: cannot be opened: {error}"))
             })?;
             match SourceFile::new(&file, path).map_err(environment)? {
@@ -147,6 +161,15 @@ fn source(arguments: &Arguments, backlog: &Arc<Backlog>, is_file: bool) -> Resul
         }
     };
     started.map_err(environment)
+}
+
+/// A file; a named pipe as soon as a program writes to it.
+fn open(path: &Path, stop: &AtomicBool) -> Result<io::Result<File>, Failure> {
+    let whole = path.to_owned();
+    unless_stopped(stop, move || File::open(whole)).ok_or_else(|| {
+        let name = path.display();
+        Failure::Interrupted(format!("--from {name}: interrupted; no program writes to it"))
+    })
 }
 
 /// The address with the next port: that of RTCP (RFC 3550, section 11).

@@ -5,6 +5,7 @@ mod admission;
 mod common;
 mod json;
 mod paths;
+mod player;
 mod relay;
 mod resume;
 mod rtp;
@@ -144,6 +145,10 @@ fn an_unreachable_or_untrusted_receiver_is_reported_in_a_sentence() {
     let nobody = SocketAddr::from(([127, 0, 0, 1], free_port()));
     ran(send(&place, nobody, "in", &["--insecure"])).fails(3, &["no answer came within 3 s"]);
     place.run(&["send", "--from", "udp://x", "--to", "x:1"]).fails(2, &["a port is missing"]);
+    for from in ["udp://:9", "rtp://:9"] {
+        let words = ["send", "--from", from, "--realtime", "--to", "127.0.0.1:9", "--insecure"];
+        place.run(&words).fails(2, &["--realtime: it is for a file or a pipe"]);
+    }
     place.run(&["receive", "--listen", ":x", "--to", "out"]).fails(2, &["`x` is no port"]);
     interrupt(&receiver.child);
     assert_eq!(receiver.end().0, Some(0), "nothing was cut short");

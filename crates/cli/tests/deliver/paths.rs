@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -186,6 +188,52 @@ fn another_sender_with_the_token_is_refused_while_paths_carry_a_stream() {
     let (code, said) = receiver.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(fs::read(file).expect("its file") == noise(100_000), "bytes differ");
+}
+
+#[test]
+fn a_sender_over_two_paths_that_is_started_again_takes_over_with_both() {
+    let place = Place::new("paths-restarted", SCENARIO);
+    let player = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    player.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    let to = format!("udp://{}", player.local_addr().expect("an address"));
+    let receiver = Receiver::start(&place, &["--to", &to]);
+    let source = free_port();
+    let from = format!("udp://127.0.0.1:{source}");
+    let more = ["--bind", "127.0.0.2", "--bind", "127.0.0.3", "--json"];
+    let more = [&more[..], &["--fingerprint", &receiver.fingerprint]].concat();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let encoder = std::thread::spawn(move || {
+        let encoder = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        while !stopped.load(Ordering::Relaxed) {
+            let _ = encoder.send_to(&[7; 500], ("127.0.0.1", source));
+            sleep(Duration::from_millis(5));
+        }
+    });
+    let mut first = send(&place, receiver.address, &from, &more);
+    player.recv(&mut [0; 600]).expect("a datagram of the first");
+    // Until its second path is there, too.
+    sleep(Duration::from_millis(500));
+    first.kill().expect("killed");
+    first.wait().expect("it ends");
+    let mut second = send(&place, receiver.address, &from, &more);
+    sleep(Duration::from_secs(3));
+    assert_eq!(second.try_wait().expect("a child"), None, "it goes on");
+    player.set_nonblocking(true).expect("set");
+    while player.recv(&mut [0; 600]).is_ok() {}
+    player.set_nonblocking(false).expect("set");
+    player.recv(&mut [0; 600]).expect("a datagram of the second");
+    interrupt(&second);
+    let second = ran(second);
+    second.succeeds();
+    stop.store(true, Ordering::Relaxed);
+    encoder.join().expect("no panic");
+    let documents = json_lines(&second.out);
+    let figures = documents.iter().rfind(|one| one["event"] == "figures").expect("figures");
+    let paths = figures["paths"].as_array().expect("its paths");
+    assert!(paths.iter().all(|path| path["units"].as_u64() > Some(10)), "{figures}");
+    interrupt(&receiver.child);
+    assert_eq!(receiver.end().0, Some(0));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::flowing::Flowing;
 use crate::message::Report;
 use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
 use crate::reporting::{send, with_counts};
-use crate::takeover::Entrance;
+use crate::takeover::{Contender, Entrance};
 
 /// Silence of all paths after which another sender may take their place.
 const SILENT: Wall = Wall::from_secs(1);
@@ -72,9 +72,6 @@ impl Member {
         Wall::from_nanos(self.connection.clock().now().since(statistics.heard).as_nanos())
     }
 }
-
-/// Another sender that waits, and since when.
-type Contender = (Connection, ReceiveFlow, Instant);
 
 impl<H: ReceiverHandler> Receiver<H> {
     /// Receives over the first connection of a stream, and over those that join it.
@@ -178,7 +175,10 @@ impl<H: ReceiverHandler> Receiver<H> {
                     stream.lost_at = Some(Instant::now());
                 }
                 return Ok(match contender.take() {
-                    Some((connection, flow, _)) => Ended::Replaced(connection, flow),
+                    Some(contender) => {
+                        let (connection, flow) = self.follow(contender);
+                        Ended::Replaced(connection, flow)
+                    }
                     None => Ended::Refused,
                 });
             }
@@ -257,28 +257,39 @@ impl<H: ReceiverHandler> Receiver<H> {
                 Ok(PathLabel { label, path }) if Some(label.session) == session => {
                     self.join(members, bell, (connection, flow, path))?;
                 }
-                _ if contender.is_none() && !self.options.once => {
-                    *contender = Some((connection, flow, Instant::now()));
+                _ => {
+                    let next = (connection, flow);
+                    let other = match contender {
+                        Some(contender) => contender.keep(next),
+                        None if !self.options.once => {
+                            *contender = Some(Contender::new(next));
+                            None
+                        }
+                        None => Some(next),
+                    };
+                    if let Some((connection, _)) = other {
+                        self.refuse(&connection, "another is sending")?;
+                    }
                 }
-                _ => self.refuse(&connection, "another is sending")?,
             }
         }
-        let Some((_, _, since)) = contender else { return Ok(None) };
-        let waited = since.elapsed();
+        let Some(waited) = contender.as_ref().map(|contender| contender.since.elapsed()) else {
+            return Ok(None);
+        };
         let silence = members.iter().map(Member::silence).min().unwrap_or(Wall::MAX);
         let is_there = silence + ANSWER < waited;
         if !is_there && silence < SILENT {
             return Ok(None);
         }
-        let Some((connection, flow, _)) = contender.take() else { return Ok(None) };
+        let Some(contender) = contender.take() else { return Ok(None) };
         if is_there {
-            self.refuse(&connection, "another is sending")?;
+            self.refuse_contender(contender)?;
             return Ok(None);
         }
         for member in members.iter() {
             member.connection.close_with(CloseReason::Busy, "another sender has taken its place");
         }
-        Ok(Some((connection, flow)))
+        Ok(Some(self.follow(contender)))
     }
 
     /// Reports to the sender over all paths, and to the handler.
@@ -289,8 +300,8 @@ impl<H: ReceiverHandler> Receiver<H> {
         let missed = report.missed(&stream.last_report, stream.latency);
         stream.last_report = report;
         let (latency, written_bytes) = (stream.latency(), counts.bytes);
-        if let Some(missed) = missed {
-            self.emit(ReceiverEvent::Missed(missed))?;
+        for sentence in missed.into_iter().chain(stream.sink.unsent()) {
+            self.emit(ReceiverEvent::Missed(sentence))?;
         }
         members.iter().for_each(|member| send(&member.reports, &report));
         let all =
