@@ -28,18 +28,21 @@ pub(super) struct Gate {
     at: SocketAddr,
     pub(super) offer: Offer,
     setup_timeout: Wall,
-    /// Connections that may return.
-    known: Mutex<Vec<Known>>,
     pub(super) state: Mutex<State>,
 }
 
 /// A connection that may return.
 #[derive(Debug)]
 struct Known {
+    /// Where it was accepted.
+    port: u16,
     session: u64,
     token: Cookie,
     connection: Weak<Inner>,
 }
+
+/// Connections that may return, of all gates: another listener may be at the port by then.
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -63,8 +66,8 @@ impl Gate {
     ) -> io::Result<Self> {
         let at = listener.local_addr()?;
         let state = State { listener: Some(listener), ..State::default() };
-        let (known, state) = (Mutex::default(), Mutex::new(state));
-        Ok(Self { at, offer: Offer { recovers: true, ..offer }, setup_timeout, known, state })
+        let (offer, state) = (Offer { recovers: true, ..offer }, Mutex::new(state));
+        Ok(Self { at, offer, setup_timeout, state })
     }
 
     /// The application has dropped its listener: nobody new comes in.
@@ -74,18 +77,20 @@ impl Gate {
 
     /// A connection may return.
     pub(super) fn know(&self, session: u64, token: Cookie, connection: &Arc<Inner>) {
-        let mut known = lock(&self.known);
+        let mut known = lock(&KNOWN);
         known.retain(|one| one.connection.strong_count() > 0);
-        known.push(Known { session, token, connection: Arc::downgrade(connection) });
+        let (port, connection) = (self.at.port(), Arc::downgrade(connection));
+        known.push(Known { port, session, token, connection });
     }
 
     fn find(&self, returning: &Returning) -> Option<Arc<Inner>> {
-        let known = lock(&self.known);
+        let known = lock(&KNOWN);
         let own = |one: &&Known| {
-            // Both are compared whatever one says.
-            equal(&one.token, &returning.token) & (one.session == returning.session)
+            let is_here = one.port == self.at.port();
+            // All are compared whatever one says.
+            equal(&one.token, &returning.token) & (one.session == returning.session) & is_here
         };
-        known.iter().find(own)?.connection.upgrade()
+        known.iter().filter(own).find_map(|one| one.connection.upgrade())
     }
 
     /// A peer says that it returns: true if it is the one, and goes on.

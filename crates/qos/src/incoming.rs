@@ -132,7 +132,7 @@ impl Incoming {
         self.last_heard = now;
         let sequence = self.full(sequence)?;
         let in_order = sequence >= self.next;
-        if !self.note(sequence) || (!in_order && self.agreed().permutable.value == Some(false)) {
+        if !self.note(sequence) || (!in_order && self.agreed().permutable.value != Some(true)) {
             return None;
         }
         self.known = self.known.max(self.next);

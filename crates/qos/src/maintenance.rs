@@ -141,7 +141,8 @@ fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
     connections.is_running.then_some(all)
 }
 
-/// Drops what has come for connections that the application has closed, and ends those that are over.
+/// Drops what has come for connections that the application has closed, looks at their paths, and ends those
+/// that are over.
 fn drain_lingering() {
     let now = Instant::now();
     let mut over = Vec::new();
@@ -160,7 +161,17 @@ fn drain_lingering() {
     let most =
         (MAX_DRAINED / lingering.len().max(1)).clamp(*DRAINED_EACH.start(), *DRAINED_EACH.end());
     let address = |one: &Arc<dyn Maintained>| Arc::as_ptr(one).cast::<()>();
-    let ended: Vec<_> = lingering.into_iter().filter(|one| !Arc::clone(one).drain(most)).collect();
+    let ended: Vec<_> = lingering
+        .into_iter()
+        .filter(|one| {
+            let stays = Arc::clone(one).drain(most);
+            if stays {
+                // What was sent may need another path.
+                one.look();
+            }
+            !stays
+        })
+        .collect();
     if !ended.is_empty() {
         let ended: HashSet<_> = ended.iter().map(address).collect();
         lock(&CONNECTIONS).lingering.retain(|(_, one)| !ended.contains(&address(one)));
@@ -239,5 +250,63 @@ fn hear(all: &[Arc<dyn Maintained>]) {
         let ready: Vec<_> = files.iter().map(|file| !file.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
         open.retain(|(one, _)| !ready.next().unwrap_or(false) || one.listen().is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use ontempo_mechanisms::qos::Specification;
+
+    use super::*;
+    use crate::{QosListener, QosOptions, QosStream};
+
+    /// Counts how often its path is looked at.
+    struct Looked {
+        stream: QosStream,
+        looks: AtomicUsize,
+    }
+
+    impl Maintained for Looked {
+        fn core(&self) -> &Core {
+            &self.stream.inner().core
+        }
+
+        fn send_control(&self, _: &Control) {}
+
+        fn listen(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn drain(self: Arc<Self>, _most: usize) -> bool {
+            self.looks.load(Relaxed) == 0
+        }
+
+        fn look(&self) {
+            self.looks.fetch_add(1, Relaxed);
+        }
+
+        fn hang_up(&self) {}
+    }
+
+    #[test]
+    fn the_path_of_a_connection_that_the_application_has_closed_is_looked_at() {
+        let options = QosOptions::both(Specification::default());
+        let listener = QosListener::bind("127.0.0.1:0", options.clone()).unwrap();
+        let at = listener.local_address().unwrap();
+        let connecting = thread::spawn(move || QosStream::connect(at, &options).unwrap());
+        let (stream, _) = listener.accept().unwrap();
+        let looked = Arc::new(Looked { stream, looks: AtomicUsize::new(0) });
+        let until = Instant::now() + LINGER;
+        while looked.looks.load(Relaxed) == 0 {
+            // Those of other tests may have taken its place.
+            if Arc::strong_count(&looked) == 1 {
+                linger(looked.clone());
+            }
+            assert!(Instant::now() < until, "nobody looks");
+            thread::sleep(Wall::from_millis(20));
+        }
+        drop(connecting.join());
     }
 }

@@ -121,8 +121,9 @@ fn loss_is_reported_as_a_violation_at_both_ends_until_it_stops() {
 
 #[test]
 fn reordered_messages_are_dropped_unless_permutable_was_agreed() {
-    for may_permute in [false, true] {
-        let asked = Specification { permutable: Term::coerced(may_permute), ..lossy() };
+    for permutable in [Term::default(), Term::coerced(false), Term::coerced(true)] {
+        let may_permute = permutable.value == Some(true);
+        let asked = Specification { permutable, ..lossy() };
         let flow = flow(QosOptions::sending(asked), QosOptions::receiving(asked));
         flow.relay.faults.swap_one_in.store(5, Relaxed);
         thread::sleep(Wall::from_millis(700));

@@ -317,6 +317,27 @@ fn both_ends_are_told_when_a_connection_is_lost_and_when_it_is_back() {
 }
 
 #[test]
+fn a_connection_returns_to_another_listener_of_its_process_at_the_address() {
+    let listener = QosListener::bind("127.0.0.1:0", options(20)).unwrap();
+    let address = listener.local_address().unwrap();
+    let proxy = Proxy::to(address);
+    let at = proxy.at;
+    let connecting = thread::spawn(move || QosStream::connect(at, &options(20)).unwrap());
+    let (far, _) = listener.accept().unwrap();
+    let near = connecting.join().unwrap();
+    drop(listener);
+    let listener = QosListener::bind(address, options(20)).unwrap();
+    thread::spawn(move || while listener.accept_or_refuse().is_ok() {});
+    let events = near.events();
+    proxy.reset();
+    near.send_message(b"kept").unwrap();
+    let mut buffer = [0; 10];
+    let length = far.receive_message(&mut buffer).unwrap().unwrap().length;
+    assert_eq!(&buffer[..length], b"kept");
+    event(&events, |event| matches!(event, Event::Recovered { .. }).then_some(()));
+}
+
+#[test]
 fn a_connection_that_is_not_back_in_time_violates_rec_time_and_ends() {
     let (near, far, proxy) = through(1, true);
     let all = [near.events(), far.events()];
