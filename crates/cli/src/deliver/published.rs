@@ -1,12 +1,15 @@
 //! The figures of `send`, `receive` and `relay`, published for `ontempo top` and `ontempo export`.
 
+use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration as Wall;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_monitor::{
-    DELAY_BUCKETS, DelayReport, DeliveryPublisher, FlowReport, ReportFolder, ViewersReport,
+    DELAY_BUCKETS, DelayReport, DeliveryPublisher, FlowReport, FlowRole, ReportFolder,
+    ViewersReport,
 };
 use ontempo_session::message::Report;
 use ontempo_session::{Delays, Viewers};
@@ -14,7 +17,7 @@ use serde_json::Value;
 
 use crate::arguments::Place;
 
-/// Figures come once a second; after this time without any, nothing flows.
+/// Figures come once a second; after this time without any, or without media in them, nothing flows.
 const SILENCE: Wall = Wall::from_millis(2_500);
 
 /// Publishes on a thread of its own: media do not wait for a slow file system.
@@ -46,6 +49,7 @@ fn run(
     first: Vec<FlowReport>,
 ) {
     let mut last = first;
+    let mut media = Media::default();
     loop {
         // A full disk is not fatal; the next document may succeed.
         let _ = publisher.publish(last.clone());
@@ -53,6 +57,7 @@ fn run(
             match figures.recv_timeout(SILENCE) {
                 Ok(flows) => {
                     last = flows;
+                    media.check(Instant::now(), &mut last);
                     break;
                 }
                 Err(RecvTimeoutError::Timeout) if last.iter().any(|flow| flow.flowing) => {
@@ -63,6 +68,41 @@ fn run(
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+}
+
+/// How far each flow's media have come, by id, and when they last did. Only of flows that there are.
+#[derive(Default)]
+struct Media(BTreeMap<u32, (u64, Option<Instant>)>);
+
+impl Media {
+    /// Clears `flowing` where no media come: a connection that carries none is kept up, and has figures.
+    fn check(&mut self, now: Instant, flows: &mut [FlowReport]) {
+        let before = take(&mut self.0);
+        for flow in flows.iter_mut() {
+            let count = media_of(flow);
+            let (known, moved) = before.get(&flow.id).copied().unwrap_or_default();
+            // A stream that begins anew counts anew: what it has by then has come.
+            let moved = if count != known && count > 0 { Some(now) } else { moved };
+            flow.flowing &= moved.is_some_and(|at| now.duration_since(at) < SILENCE);
+            self.0.insert(flow.id, (count, moved));
+        }
+        let carries = |flow: &FlowReport| flow.role == FlowRole::Stream && flow.flowing;
+        let is_flowing = flows.iter().any(carries);
+        for relay in flows.iter_mut().filter(|flow| flow.role == FlowRole::Relay) {
+            relay.flowing = is_flowing;
+        }
+    }
+}
+
+/// What rises only with media. Bytes of the network rise with what keeps a connection up, too.
+fn media_of(flow: &FlowReport) -> u64 {
+    match flow.role {
+        // Units, too: a file that has been read is still being sent.
+        FlowRole::Sender => flow.input_bytes.saturating_add(flow.units),
+        FlowRole::Receiver | FlowRole::Stream => flow.units.saturating_add(flow.dropped_units),
+        // Its streams have them.
+        FlowRole::Relay => 0,
     }
 }
 
@@ -165,6 +205,65 @@ mod tests {
         still(&mut flow);
         let expected = FlowReport { output_bps: Some(0.0), units: 9, ..FlowReport::default() };
         assert_eq!(flow, expected);
+    }
+
+    /// A flow over a connection that stands.
+    fn connected(role: FlowRole, id: u32) -> FlowReport {
+        FlowReport { id, role, flowing: true, ..FlowReport::default() }
+    }
+
+    #[test]
+    fn a_connection_without_media_does_not_flow() {
+        let start = Instant::now();
+        for role in [FlowRole::Sender, FlowRole::Receiver, FlowRole::Stream] {
+            let mut media = Media::default();
+            // What keeps the connection up is counted at a sender as output, else as input.
+            let report = |second, count| match role {
+                FlowRole::Sender => FlowReport {
+                    input_bytes: count,
+                    output_bytes: Some(second),
+                    ..connected(role, 1)
+                },
+                _ => FlowReport { units: count, input_bytes: second, ..connected(role, 1) },
+            };
+            let mut flows = |second, count| {
+                let mut flows = [report(second, count)];
+                media.check(start + Wall::from_secs(second), &mut flows);
+                flows[0].flowing
+            };
+            assert!(!flows(0, 0), "nothing has come yet");
+            // The encoder dies after a second, comes again, and a new stream counts anew.
+            let shown: Vec<_> = [50, 100, 100, 100, 100, 100, 101, 101, 0, 0, 7]
+                .into_iter()
+                .zip(1..)
+                .map(|(count, second)| flows(second, count))
+                .collect();
+            let expected = [true, true, true, true, false, false, true, true, true, false, true];
+            assert_eq!(shown, expected, "{role:?}");
+        }
+    }
+
+    #[test]
+    fn a_relay_flows_while_one_of_its_streams_does() {
+        let mut media = Media::default();
+        let start = Instant::now();
+        let mut check = |second: u64, units: &[u64]| {
+            let streams = units.iter().zip(1..);
+            let stream = |(units, id): (&u64, u32)| FlowReport {
+                units: *units,
+                ..connected(FlowRole::Stream, id)
+            };
+            let mut flows = vec![connected(FlowRole::Relay, 0)];
+            flows.extend(streams.map(stream));
+            media.check(start + Wall::from_secs(second), &mut flows);
+            let shown: Vec<_> = flows.iter().map(|flow| flow.flowing).collect();
+            (shown, media.0.len())
+        };
+        assert_eq!(check(0, &[5, 5]), (vec![true; 3], 3));
+        assert_eq!(check(3, &[5, 9]), (vec![true, false, true], 3));
+        assert_eq!(check(6, &[5, 9]), (vec![false; 3], 3));
+        // Nothing is kept of one that is gone.
+        assert_eq!(check(7, &[6]), (vec![true; 2], 2));
     }
 
     #[test]

@@ -27,6 +27,12 @@ fn flowing<'a>(document: &'a Value, kind: &str, figures: &[&str]) -> Vec<&'a Val
         .collect()
 }
 
+/// Whether each sender, receiver and relay, and each stream of one, flows.
+fn flows(document: &Value) -> Vec<&Value> {
+    let all = ["senders", "receivers", "relays"].map(|kind| &document[kind]);
+    all.into_iter().filter_map(Value::as_array).flatten().map(|one| &one["flowing"]).collect()
+}
+
 #[test]
 fn what_is_delivered_is_shown_and_exported_and_gone_when_it_ends() {
     let mut delivering = Delivering::start("top-all");
@@ -39,6 +45,7 @@ fn what_is_delivered_is_shown_and_exported_and_gone_when_it_ends() {
             && flowing(&document, "receivers", &received).len() == 2
             && relays.len() == 2
             && relays.iter().all(|one| one["viewers"]["count"] == 1)
+            && flows(&document) == [true; 6]
     });
     let document = delivering.top();
     let find = |kind: &str, place: &dyn Fn(&Value) -> bool| {
@@ -81,6 +88,8 @@ fn what_is_delivered_is_shown_and_exported_and_gone_when_it_ends() {
     wait_until("silence", || {
         let document = delivering.top();
         flowing(&document, "receivers", &["output_bps"]).is_empty()
+            // The connections stand.
+            && flows(&document) == [false; 6]
     });
     for program in &mut delivering.programs {
         interrupt(&program.0);
