@@ -14,8 +14,18 @@ use crate::failure::Failure;
 /// How long the end of a stream is waited for to reach the relay.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
+/// How long the cause is looked for why a relay has not answered.
+const CAUSE: Duration = Duration::from_secs(2);
+
 /// A client for this relay.
 pub(crate) fn client(relay: &Relay) -> Result<Client, Failure> {
+    config(relay)?.init(Default::default()).map_err(|error| match &relay.trust {
+        Some(file) => Failure::Input(format!("--trust {}: {}", file.display(), causes(&error))),
+        None => Failure::Environment(format!("no connection can be made: {}", causes(&error))),
+    })
+}
+
+fn config(relay: &Relay) -> Result<connect::Config, Failure> {
     let mut trust = tls::Connect::default();
     match (&relay.fingerprint, &relay.trust, relay.insecure) {
         (Some(hex), ..) => {
@@ -29,10 +39,10 @@ pub(crate) fn client(relay: &Relay) -> Result<Client, Failure> {
     }
     let mut connect = connect::Config::default();
     connect.tls = trust;
-    connect.init(Default::default()).map_err(|error| match &relay.trust {
-        Some(file) => Failure::Input(format!("--trust {}: {}", file.display(), causes(&error))),
-        None => Failure::Environment(format!("no connection can be made: {}", causes(&error))),
-    })
+    // Without a bound: a relay that goes away is called again for as long as the program runs. `established` bounds
+    // the first call.
+    connect.backoff.timeout = Duration::ZERO;
+    Ok(connect)
 }
 
 /// The relay's address, with the token of a file.
@@ -52,18 +62,25 @@ pub(crate) fn address(relay: &Relay) -> Result<Url, Failure> {
 
 /// Waits for the first session.
 pub(crate) async fn established(
+    client: &Client,
     connection: Connection,
     relay: &Relay,
 ) -> Result<Connection, Failure> {
     let host = relay.url.relay.host_str().unwrap_or_default().to_owned();
     match tokio::time::timeout(relay.give_up, connection.established()).await {
-        Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(ended(relay, &error)),
-        Err(_) => Err(Failure::Environment(format!(
-            "{host} does not answer as a relay for Media over QUIC, within {:?} (--give-up): is UDP let through?",
-            relay.give_up
-        ))),
+        Ok(Ok(connection)) => return Ok(connection),
+        Ok(Err(error)) => return Err(ended(relay, &error)),
+        Err(_) => {}
     }
+    // A connection that calls again does not say why; one that does not says it, as of a wrong certificate.
+    let once = client.clone().with_reconnect(false).connect(address(relay)?);
+    if let Ok(Err(error)) = tokio::time::timeout(CAUSE, once.established()).await {
+        return Err(ended(relay, &error));
+    }
+    Err(Failure::Environment(format!(
+        "{host} does not answer as a relay for Media over QUIC, within {:?} (--give-up): is UDP let through?",
+        relay.give_up
+    )))
 }
 
 /// Why a connection is not made again.
@@ -163,5 +180,23 @@ impl Reporter {
     /// Bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Command, Program};
+
+    #[test]
+    fn a_relay_is_called_again_without_a_bound() {
+        let words = ["ontempo", "subscribe", "moq://relay.example/film", "--to", "-"];
+        let read = Program::try_parse_from(words).expect("a command");
+        let Command::Subscribe(subscribe) = read.command else { panic!("another command") };
+        // Zero: without end.
+        let config = config(&subscribe.relay).expect("a configuration");
+        assert_eq!(config.backoff.timeout, Duration::ZERO);
     }
 }

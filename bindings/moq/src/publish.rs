@@ -42,7 +42,7 @@ pub(crate) async fn publish(arguments: &Publish) -> Result<(), Failure> {
     let connection = client.clone().with_publisher(&origin).connect(address(relay)?);
     let mut reporter = Reporter::new(relay.json);
     let connection = tokio::select! {
-        connection = established(connection, relay) => connection?,
+        connection = established(&client, connection, relay) => connection?,
         () = stopped() => return Ok(()),
     };
     reporter.event("publishing", &format!("publishing {name}"));

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use moq_relay::{Config, Relay};
 use serde_json::Value;
@@ -16,10 +17,16 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start() -> Self {
+        Self::start_at(free_port_of_both(), Duration::from_secs(10))
+    }
+
+    /// At this port; a connection over which nothing has come for so long is lost.
+    pub(crate) fn start_at(port: u16, idle: Duration) -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let mut config = Config::default();
+        config.quic.idle_timeout = idle;
         // The player asks HTTP at the same port for the certificate's digest.
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port_of_both()));
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         config.listen.bind = Some(address.to_string().parse().expect("an address"));
         config.web.http.listen = Some(address);
         config.listen.tls.generate = vec!["localhost".to_owned()];
@@ -116,7 +123,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// A port that neither TCP nor UDP uses.
-fn free_port_of_both() -> u16 {
+pub(crate) fn free_port_of_both() -> u16 {
     let free = (0..100).find_map(|_| {
         let port = free_port();
         TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)

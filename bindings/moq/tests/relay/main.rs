@@ -12,8 +12,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Killed, Place, Running, event, free_port, program, started};
+use common::{Killed, Place, Running, event, free_port, free_port_of_both, program, started};
 use ontempo_testing::require_programs;
+use serde_json::Value;
 
 /// Pictures of the film: 8 s.
 const PICTURES: usize = 200;
@@ -29,9 +30,18 @@ fn ran(words: &[&str]) -> Output {
 
 /// ffmpeg that sends the film, as if live, to a port.
 fn film(port: u16) -> Killed {
+    sent(port, &format!("-frames:v {PICTURES} -t 8"))
+}
+
+/// The same without an end.
+fn endless(port: u16) -> Killed {
+    sent(port, "")
+}
+
+fn sent(port: u16, length: &str) -> Killed {
     let arguments = format!(
         "-loglevel error -re -f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i sine=frequency=440:sample_rate=48000 \
-         -frames:v {PICTURES} -t 8 -c:v libx264 -preset ultrafast -tune zerolatency -g 25 -pix_fmt yuv420p -c:a aac \
+         {length} -c:v libx264 -preset ultrafast -tune zerolatency -g 25 -pix_fmt yuv420p -c:a aac \
          -pes_payload_size 0 -f mpegts udp://127.0.0.1:{port}?pkt_size=1316"
     );
     let mut command = Command::new("ffmpeg");
@@ -149,6 +159,39 @@ fn a_relay_that_goes_away_and_one_that_is_not_there_are_told_in_a_sentence() {
 }
 
 #[test]
+fn a_stream_goes_on_when_a_relay_that_was_away_is_there_again() {
+    if !require_programs(&["ffmpeg"]) {
+        return;
+    }
+    // Those who are connected send something each 3 s.
+    let (port, idle) = (free_port_of_both(), Duration::from_secs(5));
+    let (relay, place) = (Running::start_at(port, idle), Place::new("again"));
+    let (from, url) = (free_port(), relay.url("again.hang"));
+    let source = format!("udp://127.0.0.1:{from}");
+    let mut publisher = started(&["publish", &url, "--from", &source, "--insecure", "--json"]);
+    let mut published = publisher.events();
+    event(&mut published, "publishing");
+    let _film = endless(from);
+    let file = place.path("again.ts");
+    let mut subscriber = started(&subscribing(&url, file.to_str().expect("text")));
+    let mut received = subscriber.events();
+    event(&mut received, "receiving");
+    event(&mut received, "figures");
+    let mut is_connected = |yes: bool| {
+        while event(&mut published, "figures")["is_connected"] != yes {}
+    };
+    is_connected(true);
+    relay.end();
+    is_connected(false);
+    let _relay = Running::start_at(port, idle);
+    is_connected(true);
+    event(&mut received, "receiving");
+    let bytes = |figures: &Value| figures["bytes"].as_u64().expect("a number");
+    let before = bytes(&event(&mut received, "figures"));
+    assert!(bytes(&event(&mut received, "figures")) > before, "{before}");
+}
+
+#[test]
 fn what_cannot_be_is_an_error_that_names_the_option() {
     let relay = Running::start();
     let (url, place) = (relay.url("wrong"), Place::new("wrong"));
@@ -167,7 +210,7 @@ fn what_cannot_be_is_an_error_that_names_the_option() {
             "/nonexistent/film.ts",
         ),
         // No certificate authority has signed that of the relay.
-        (&["publish", &url, "--from", "-", "--give-up", "2 s"], 3, "127.0.0.1"),
+        (&["publish", &url, "--from", "-", "--give-up", "2 s"], 3, "certificate"),
     ];
     for (words, code, said) in cases {
         let told = ran(words);
