@@ -329,7 +329,8 @@ mod tests {
         let mut other = vec![0xff; 188];
         other[..4].copy_from_slice(&[0x47, 0x01, 0, 0x10]);
         let datagram = |first: Vec<u8>| [first, other.repeat(6)].concat();
-        let sent = [reference(0), reference(171_000), other.clone()].map(datagram).concat();
+        let mut sent = [reference(0), reference(171_000), other.clone()].map(datagram).concat();
+        sent.push(0x47);
         assert_eq!(given(&sent, true), 2 * usize::from(CHUNK));
     }
 }
