@@ -1,6 +1,8 @@
 """QoS sockets for asyncio, over loopback."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -59,6 +61,44 @@ def test_messages_arrive_in_both_directions_with_their_number_and_delay(carrier:
             assert near.local == far.remote
 
     run(main)
+
+
+WITHOUT_THREADS = """
+import asyncio, os, resource
+from ontempo import qos
+
+async def main():
+    async with (
+        qos.listen("127.0.0.1:0") as listener,
+        qos.connect(f"127.0.0.1:{listener.local[1]}") as near,
+        await listener.accept() as far,
+    ):
+        # The limit does not hold for root.
+        if os.getuid() == 0:
+            os.setuid(65534)
+        most, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        for call in (lambda: near.send(b"message"), far.receive):
+            resource.setrlimit(resource.RLIMIT_NPROC, (0, hard))
+            try:
+                async with asyncio.timeout(10):
+                    await call()
+            except OSError as error:
+                assert not isinstance(error, TimeoutError)
+            else:
+                raise AssertionError("there was a thread")
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
+            async with asyncio.timeout(10):
+                got = await call()
+        print(got.data)
+
+asyncio.run(main())
+"""
+
+
+def test_where_no_thread_can_be_started_the_next_call_tries_again() -> None:
+    command = [sys.executable, "-c", WITHOUT_THREADS]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.returncode) == ("b'message'\n", 0), ran.stderr
 
 
 def test_the_congestion_control_of_quic_is_chosen() -> None:

@@ -244,10 +244,13 @@ impl QosChannel {
     }
 
     fn start_reading(&self) -> PyResult<()> {
-        if std::mem::replace(&mut lock(&self.threads).reads, true) {
-            return Ok(());
+        let mut threads = lock(&self.threads);
+        if !threads.reads {
+            // Where it fails, the next call tries again.
+            self.start("read", read)?;
+            threads.reads = true;
         }
-        self.start("read", read)
+        Ok(())
     }
 
     fn start(&self, name: &str, work: fn(&AnySocket, &Shared)) -> PyResult<()> {
@@ -270,8 +273,9 @@ impl QosChannel {
             )));
         }
         let mut threads = lock(&self.threads);
-        if !std::mem::replace(&mut threads.writes, true) {
+        if !threads.writes {
             self.start("write", write)?;
+            threads.writes = true;
         }
         self.shared.change(|state| {
             if let Some(closed) = &state.send_error {
