@@ -76,6 +76,7 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
             }
         }
         let open = marker.mark_new(child.id());
+        marker.reap();
         if ended.is_some() || measured.elapsed() >= REPORT_INTERVAL {
             measured = Instant::now();
             let mut remain = 0;

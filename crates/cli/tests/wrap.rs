@@ -186,3 +186,24 @@ fn the_exit_code_is_the_programs() {
     let words = ["qos", "run", "--spec", "flow.toml", "--reserve", "controlled-load", "--", "true"];
     place.run(&words).fails(2, &["flow.toml: a reservation needs size"]);
 }
+
+/// Orphans that end; whether their numbers are free again within 10 s, which a zombie's is not.
+const ORPHANS: &str = "
+: > pids
+for n in 1 2 3 4 5; do (sh -c 'echo $$ >> pids' &); done
+for n in $(seq 100); do
+    sleep 0.1
+    left=$((5 - $(wc -l < pids)))
+    for pid in $(cat pids); do kill -0 $pid 2> kill.txt && left=$((left + 1)); done
+    [ $left = 0 ] && exit 0
+done
+exit 9
+";
+
+#[test]
+fn orphans_that_end_leave_no_zombies() {
+    let place = Place::new("orphans", "");
+    fs::write(place.path("flow.toml"), SPECIFICATION).expect("a specification");
+    let ran = place.run(&["qos", "run", "--spec", "flow.toml", "--", "sh", "-c", ORPHANS]);
+    assert_eq!(ran.code, Some(0));
+}

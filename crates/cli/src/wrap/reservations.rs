@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
@@ -21,6 +21,11 @@ use crate::failure::Failure;
 const HEADERS_V4: Bytes = Bytes::new(52);
 const HEADERS_V6: Bytes = Bytes::new(72);
 
+/// How long after the daemon was lost, or not there, it is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// But at least so many times as long as the attempt took: sockets are not marked meanwhile.
+const RETRY_SHARE: u32 = 10;
+
 /// Reservation state of one direction, and the reason if refused or lost.
 type State = (Reservation, String);
 
@@ -31,8 +36,12 @@ type FlowKey = (Session, Sender);
 pub(super) struct Reservations {
     specification: Specification,
     direction: FlowDirection,
+    /// The daemon's socket; `None` if nothing is to be reserved.
+    daemon: Option<PathBuf>,
     /// `None` if nothing is to be reserved, or the daemon is unreachable.
     client: Option<Client>,
+    /// An unreachable daemon is not tried before.
+    retry_at: Instant,
     /// Why the daemon is unreachable; empty if nothing is to be reserved.
     daemon_error: String,
     sending: BTreeMap<FlowKey, State>,
@@ -47,7 +56,9 @@ impl Reservations {
         let mut reservations = Self {
             specification: *specification,
             direction: arguments.direction,
+            daemon: None,
             client: None,
+            retry_at: Instant::now(),
             daemon_error: String::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
@@ -64,26 +75,43 @@ impl Reservations {
             reservations.traffic(true).map_err(|error| {
                 Failure::Input(format!("{}: {error}", arguments.spec.display()))
             })?;
-            let path: PathBuf = local::socket();
-            match Client::connect(&path) {
-                Ok(client) => reservations.client = Some(client),
-                Err(error) => {
-                    reservations.daemon_error =
-                        format!("no RSVP daemon at {}: {error}", path.display());
-                }
-            }
+            reservations.daemon = Some(local::socket());
+            reservations.connect();
         }
         Ok(reservations)
     }
 
+    /// Connects to the daemon; it knows nothing of earlier requests.
+    fn connect(&mut self) {
+        let Some(path) = &self.daemon else { return };
+        match Client::connect(path) {
+            Ok(client) => {
+                self.client = Some(client);
+                self.daemon_error.clear();
+                self.sending.clear();
+                self.receiving.clear();
+            }
+            Err(error) => {
+                self.daemon_error = format!("no RSVP daemon at {}: {error}", path.display());
+                self.retry_at = Instant::now() + RETRY_INTERVAL;
+            }
+        }
+    }
+
     /// Reserves for new connections, releases ended ones, and reads the daemon's events.
     pub(super) fn follow(&mut self, flows: &[Flow]) {
+        let begins = Instant::now();
+        if self.client.is_none() && begins >= self.retry_at {
+            self.connect();
+        }
         if self.client.is_none() {
             return;
         }
         if let Err(reason) = self.update(flows).and_then(|()| self.read_events()) {
             self.client = None;
             self.daemon_error = reason;
+            let pause = RETRY_INTERVAL.max(begins.elapsed() * RETRY_SHARE);
+            self.retry_at = Instant::now() + pause;
         }
     }
 
@@ -256,4 +284,81 @@ fn flow_key(flow: &Flow, sends: bool) -> FlowKey {
     let protocol = if flow.carrier == Carrier::Udp { 17 } else { 6 };
     let sender = |from: SocketAddr| Sender { address: from.ip(), port: from.port() };
     (Session { destination: to.ip(), protocol, port: to.port() }, sender(from))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::thread::{self, JoinHandle};
+    use std::{env, fs, process};
+
+    use ontempo_foundation::MessageRate;
+    use ontempo_mechanisms::qos::Term;
+    use ontempo_reservation::local::{Answer, Reply, line, question};
+
+    use super::super::traffic;
+    use super::*;
+
+    /// A daemon that ends after a request, which it returns.
+    fn daemon(at: &Path) -> JoinHandle<Request> {
+        let _ = fs::remove_file(at);
+        let listener = UnixListener::bind(at).unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = Vec::new();
+            BufReader::new(&stream).read_until(b'\n', &mut asked).unwrap();
+            let asked = question(&asked).unwrap();
+            let answer = Reply::Answer { id: asked.id, result: Answer::Done };
+            stream.write_all(&line(&answer)).unwrap();
+            asked.request
+        })
+    }
+
+    #[test]
+    fn a_daemon_that_was_restarted_is_asked_again() {
+        let at = env::temp_dir().join(format!("ontempo-restarted-{}", process::id()));
+        let specification = Specification {
+            max_rate: Term::firm(MessageRate::per_second(40)),
+            size: Term::firm(Bytes::new(1_280)),
+            ..Specification::default()
+        };
+        let mut reservations = Reservations {
+            specification,
+            direction: FlowDirection::Send,
+            daemon: Some(at.clone()),
+            client: None,
+            retry_at: Instant::now(),
+            daemon_error: String::new(),
+            sending: BTreeMap::new(),
+            receiving: BTreeMap::new(),
+        };
+        let flow = Flow {
+            inode: 1,
+            carrier: Carrier::Tcp,
+            local: "192.0.2.1:50000".parse().unwrap(),
+            remote: "192.0.2.2:5201".parse().unwrap(),
+            state: traffic::State::Open,
+            is_closed: false,
+            counters: None,
+        };
+        let flows = [flow];
+        let first = daemon(&at);
+        reservations.follow(&flows);
+        let asked = first.join().unwrap();
+        assert!(matches!(asked, Request::Send { .. }), "{asked:?}");
+        reservations.follow(&flows);
+        assert_eq!(reservations.of(&flows[0], true).0, Reservation::Lost);
+        assert!(!reservations.are_made());
+        let second = daemon(&at);
+        let until = Instant::now() + Duration::from_secs(30);
+        while !second.is_finished() {
+            assert!(Instant::now() < until, "it is not asked again");
+            reservations.follow(&flows);
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(second.join().unwrap(), asked);
+        fs::remove_file(&at).unwrap();
+    }
 }

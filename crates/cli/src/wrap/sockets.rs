@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass, socket_domain};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
+};
 
 use crate::output::write_stderr;
 
@@ -21,6 +23,8 @@ pub(super) struct Marker {
     tos: u8,
     marked: BTreeSet<u64>,
     processes: Vec<u32>,
+    /// Children of this process that others have left to it.
+    adopted: Vec<u32>,
     scanned: Option<Instant>,
     warned: bool,
 }
@@ -31,6 +35,7 @@ impl Marker {
             tos: dscp << 2,
             marked: BTreeSet::new(),
             processes: Vec::new(),
+            adopted: Vec::new(),
             scanned: None,
             warned: false,
         }
@@ -40,7 +45,7 @@ impl Marker {
     pub(super) fn mark_new(&mut self, root: u32) -> BTreeSet<u64> {
         if self.scanned.is_none_or(|at| at.elapsed() >= PROCESS_SCAN_INTERVAL) {
             self.scanned = Some(Instant::now());
-            self.processes = process_tree(root);
+            (self.processes, self.adopted) = process_tree(root);
         }
         let mut open = BTreeSet::new();
         for process in self.processes.clone() {
@@ -62,6 +67,15 @@ impl Marker {
         }
         self.marked.retain(|inode| open.contains(inode));
         open
+    }
+
+    /// Takes note of adopted processes that have ended: nobody else does, and they would stay as zombies.
+    pub(super) fn reap(&mut self) {
+        self.adopted.retain(|process| {
+            let process = i32::try_from(*process).ok().and_then(Pid::from_raw);
+            // One that still runs has no status yet.
+            process.is_some_and(|one| matches!(waitpid(Some(one), WaitOptions::NOHANG), Ok(None)))
+        });
     }
 
     fn mark(&self, socket: &OwnedFd) -> Result<(), Errno> {
@@ -94,8 +108,8 @@ fn fetch(process: u32, descriptor: i32) -> Result<OwnedFd, Errno> {
     pidfd_getfd(handle, descriptor, PidfdGetfdFlags::empty())
 }
 
-/// A process and its descendants.
-fn process_tree(root: u32) -> Vec<u32> {
+/// A process and its descendants, and those of them that this process has adopted.
+fn process_tree(root: u32) -> (Vec<u32>, Vec<u32>) {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -105,16 +119,16 @@ fn process_tree(root: u32) -> Vec<u32> {
             children.entry(parent).or_default().push(process);
         }
     }
-    let mut found = vec![root];
-    // Orphaned descendants have become children of this process.
-    let adopted = children.get(&std::process::id()).into_iter().flatten();
-    found.extend(adopted.filter(|process| **process != root));
+    // Orphaned descendants have become children of this process, which has no others at this time.
+    let mut adopted = children.get(&std::process::id()).cloned().unwrap_or_default();
+    adopted.retain(|process| *process != root);
+    let mut found = [&[root], &adopted[..]].concat();
     let mut at = 0;
     while let Some(process) = found.get(at) {
         found.extend(children.remove(process).into_iter().flatten());
         at += 1;
     }
-    found
+    (found, adopted)
 }
 
 /// The fourth field of `/proc/PID/stat`. The second, in parentheses, may contain any text.
