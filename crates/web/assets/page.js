@@ -46,6 +46,7 @@ function awaitPictures(stream) {
 }
 
 function onDocument(told) {
+  const coded = told.streams?.find((one) => !one.sound);
   switch (told.event) {
     case "waiting":
       say("Waiting for a sender …");
@@ -55,10 +56,14 @@ function onDocument(told) {
       problem = silence = null;
       if (told.is_foreign) {
         onProblem(`The stream is no MPEG transport stream, which is what this page shows. ${INSTEAD}`);
+      } else if (told.streams.length === 0) {
+        say("Waiting for the stream …");
+      } else if (coded === undefined) {
+        say("The stream has only sound.");
       } else if (painted === pictures.figures.painted) {
         say("Waiting for a key picture …");
       }
-      awaitPictures(told.streams.find((one) => !one.sound));
+      awaitPictures(coded);
       break;
     case "lost":
       awaited = null;
@@ -84,6 +89,7 @@ function onMessage(message, arrived, bytes) {
     onDocument(message.document);
     return;
   }
+  if (!message.isCatchUp && clock.isOver(message)) return;
   if (!message.isSound) awaited = null;
   rates.push({ at: arrived, bytes, isPicture: !message.isSound });
   if (!message.isCatchUp && clock.note(message, arrived)) restart();
@@ -101,6 +107,7 @@ async function stay(token) {
     } catch {
       // It did not open.
     }
+    clock.forget();
     restart();
     if (code === WRONG_TOKEN) {
       say(token ? "The token of this link is wrong: ask for a new link. The receiver makes a new one at each start."
@@ -209,7 +216,7 @@ function begin() {
     else $("screen").requestFullscreen?.();
   });
   // What tests and the console may read.
-  window.ontempo = { clock, pictures, sound };
+  window.ontempo = { clock, pictures, sound, onMessage };
   setInterval(showFigures, 500);
   const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
   addEventListener("hashchange", () => location.reload());

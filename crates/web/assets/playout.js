@@ -67,10 +67,17 @@ export class Clock {
   constructor() {
     this.offset = new Extreme(Math.min);
     this.hasSound = false;
+    this.forget();
+  }
+  // Another session begins, maybe with a receiver that was started anew.
+  forget() {
+    this.offset.clear();
     this.timeline = null;
     this.clear();
   }
   clear() {
+    // What is waited for until pictures or sound have told it.
+    this.first = null;
     this.behind = { picture: null, sound: null };
     this.samples = { picture: [], sound: [] };
     this.wait = { picture: null, sound: null };
@@ -78,6 +85,11 @@ export class Clock {
   // A message of the receiver.
   heard(sent, arrived) {
     this.offset.note(arrived - sent, arrived);
+  }
+  // Whether a frame is of a timeline that is over: messages overtake each other.
+  isOver(frame) {
+    const back = this.timeline === null ? 0 : (this.timeline - frame.timeline) & 0xff;
+    return back > 0 && back < 128;
   }
   // A picture or a frame of sound; true if the stream's clock begins anew.
   note(frame, arrived) {
@@ -89,6 +101,7 @@ export class Clock {
     if (isAnew) this.clear();
     this.timeline = frame.timeline;
     this.behind[kind] = behind;
+    this.first ??= arrived - frame.shown + FIRST_WAIT;
     if (!frame.isSound) this.wait.picture ??= arrived - frame.shown + FIRST_WAIT;
     return isAnew;
   }
@@ -112,12 +125,13 @@ export class Clock {
   at(shown) {
     const { picture, sound } = this.wait;
     if (this.hasSound && sound !== null) return shown + Math.max(picture ?? sound, sound - LAG);
-    return shown + (picture ?? 0);
+    return shown + (picture ?? this.first ?? 0);
   }
   // When it is to be heard.
   heardAt(shown) {
     const { picture, sound } = this.wait;
-    return shown + Math.max(picture ?? sound ?? 0, sound ?? picture ?? 0);
+    const first = this.first ?? 0;
+    return shown + Math.max(picture ?? sound ?? first, sound ?? picture ?? first);
   }
 }
 
@@ -152,6 +166,8 @@ export class Pictures {
     this.last = null;
     this.isTainted = false;
     this.needsKey = true;
+    // When the last one given to the decoder could have been, had it not been held back.
+    this.free = 0;
     // Since when there are pictures and no key picture among them.
     this.searching = null;
     this.name = null;
@@ -170,7 +186,7 @@ export class Pictures {
     }
     let at = this.pending.length;
     while (at > 0 && this.pending[at - 1].number > picture.number) at -= 1;
-    this.pending.splice(at, 0, picture);
+    this.pending.splice(at, 0, { ...picture, came: performance.now() });
     if (this.pending.length > MAX_PENDING) this.skip();
     this.feed();
   }
@@ -187,6 +203,8 @@ export class Pictures {
   // Gives the decoder what follows, in order. What is missing is waited for until it would be too late.
   feed() {
     const now = performance.now();
+    // Nothing is painted now.
+    if (document.hidden && this.ready.length > 1) this.dropReady(this.ready.length - 1);
     if (this.needsKey && !this.findKey(now)) return;
     while (this.pending.length > 0) {
       const next = this.pending[0];
@@ -198,7 +216,8 @@ export class Pictures {
       this.pending.shift();
       if (!follows) this.isTainted = true;
       this.last = next.number;
-      this.decode(next);
+      this.free = Math.max(this.free, next.came);
+      this.decode(next, now - this.free);
     }
   }
 
@@ -217,7 +236,8 @@ export class Pictures {
     return isFound;
   }
 
-  decode(picture) {
+  // Decodes a picture that was held back for so long.
+  decode(picture, held) {
     if (picture.isDamaged || (this.needsKey && !picture.isKey)) {
       if (!picture.isCatchUp) this.figures.dropped += 1;
       if (!picture.isDisposable) this.isTainted = true;
@@ -229,7 +249,7 @@ export class Pictures {
     }
     const timestamp = Math.round(picture.shown * 1000);
     const { due, isCatchUp, shown } = picture;
-    this.meta.set(timestamp, { due, isCatchUp, shown, isTainted: this.isTainted });
+    this.meta.set(timestamp, { due, isCatchUp, shown, held, isTainted: this.isTainted });
     if (this.meta.size > 200) this.meta.delete(this.meta.keys().next().value);
     const type = picture.isKey ? "key" : "delta";
     try {
@@ -288,7 +308,8 @@ export class Pictures {
       return;
     }
     this.outputs += 1;
-    if (this.outputs > WARMING_UP) this.clock.ready("picture", meta.shown, performance.now());
+    // What holds pictures back is the wait itself: it is told by when they could have been ready.
+    if (this.outputs > WARMING_UP) this.clock.ready("picture", meta.shown, performance.now() - meta.held);
     let at = this.ready.length;
     while (at > 0 && this.ready[at - 1].meta.shown > meta.shown) at -= 1;
     this.ready.splice(at, 0, { frame, meta });

@@ -75,6 +75,7 @@ export async function watch(token, onMessage) {
   // What a session that never opened says is that of `ready`.
   await transport.ready;
   let heard = performance.now();
+  let isOver = false;
   const guard = setInterval(() => {
     if (performance.now() - heard > SILENCE_MS && !document.hidden) transport.close();
   }, 500);
@@ -85,7 +86,7 @@ export async function watch(token, onMessage) {
       const arrived = performance.now();
       heard = arrived;
       const message = bytes && parse(bytes);
-      if (message) onMessage(message, arrived, bytes.byteLength);
+      if (message && !isOver) onMessage(message, arrived, bytes.byteLength);
     } catch {
       // The receiver has given up this message, or the session ends.
     }
@@ -103,6 +104,7 @@ export async function watch(token, onMessage) {
   };
   accept();
   const code = await ended;
+  isOver = true;
   clearInterval(guard);
   return code;
 }

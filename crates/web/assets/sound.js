@@ -6,6 +6,8 @@ import { refusal, soundCodec, unheard } from "./codecs.js";
 const WAIT = 40;
 // The first frames of a decoder, which say nothing about the others.
 const WARMING_UP = 20;
+// Frames that are being decoded.
+const MAX_DECODING = 100;
 // Sound is scheduled at least this long before it plays, ms.
 const SPARE = 4;
 // Sound follows the clock in one piece, unless it is further away from it than this, s.
@@ -30,6 +32,9 @@ export class Sound {
   restart() {
     this.pending = [];
     this.last = null;
+    // As of pictures, and how long each frame that is being decoded was held back.
+    this.free = 0;
+    this.held = [];
     this.next = null;
     this.key = null;
     if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
@@ -59,7 +64,7 @@ export class Sound {
     if (this.last !== null && frame.number <= this.last) return;
     let at = this.pending.length;
     while (at > 0 && this.pending[at - 1].number > frame.number) at -= 1;
-    this.pending.splice(at, 0, frame);
+    this.pending.splice(at, 0, { ...frame, came: performance.now() });
     if (this.pending.length > 500) this.pending.splice(0, 250);
     this.feed();
   }
@@ -67,11 +72,15 @@ export class Sound {
   feed() {
     while (this.isOn && this.pending.length > 0) {
       const next = this.pending[0];
-      const left = this.clock.heardAt(next.shown) - performance.now();
+      const now = performance.now();
+      const left = this.clock.heardAt(next.shown) - now;
       const follows = this.last === null || next.previous <= this.last;
       if (left > 400 || (!follows && left > WAIT)) return;
       this.pending.shift();
       this.last = next.number;
+      this.free = Math.max(this.free, next.came);
+      this.held.push({ shown: next.shown, held: now - this.free });
+      if (this.held.length > MAX_DECODING) this.held.shift();
       this.decode(next);
     }
   }
@@ -125,9 +134,13 @@ export class Sound {
     // Heard at the earliest, if it is scheduled now.
     const now = performance.now();
     const earliest = now + (this.context.currentTime - this.contextTime(now)) * 1000 + SPARE;
+    const shown = timestamp / 1000;
+    // Of the frame that it is of: decoders round times.
+    while (this.held.length > 1 && this.held[1].shown < shown + 1) this.held.shift();
+    const held = this.held[0]?.held ?? 0;
     this.outputs += 1;
-    if (this.outputs > WARMING_UP) this.clock.ready("sound", timestamp / 1000, earliest);
-    const wanted = this.contextTime(this.clock.heardAt(timestamp / 1000));
+    if (this.outputs > WARMING_UP) this.clock.ready("sound", shown, earliest - held);
+    const wanted = this.contextTime(this.clock.heardAt(shown));
     if (!this.isOn || wanted < this.context.currentTime) {
       this.figures.dropped += 1;
       this.next = null;

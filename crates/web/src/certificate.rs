@@ -20,7 +20,13 @@ const BEFORE: Duration = Duration::from_secs(86_400);
 const VALID: Duration = Duration::from_secs(14 * 86_400 - 3_600);
 
 /// How long one is used before the next is made.
-pub(crate) const RENEWAL: Duration = Duration::from_secs(7 * 86_400);
+const RENEWAL: Duration = Duration::from_secs(7 * 86_400);
+
+/// Whether the next one has to be made: by the clock that browsers compare its validity with. Where that was set back
+/// beyond `made`, the old one may not be valid yet.
+pub(crate) fn is_due(made: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(made).map_or(true, |age| age >= RENEWAL)
+}
 
 /// Why there is no certificate.
 #[derive(Debug)]
@@ -124,5 +130,21 @@ impl Certificate {
         // No 0-RTT: it could be replayed.
         config.max_early_data_size = 0;
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_certificate_is_due_after_a_week_and_where_the_clock_was_set_back() {
+        let (made, day) = (UNIX_EPOCH + Duration::from_secs(1_000_000_000), BEFORE);
+        assert!(!is_due(made, made));
+        assert!(!is_due(made, made + 6 * day));
+        assert!(is_due(made, made + 7 * day));
+        assert!(is_due(made, made + 9_000 * day));
+        assert!(is_due(made, made - Duration::from_secs(1)));
+        assert!(is_due(made, UNIX_EPOCH));
     }
 }

@@ -85,6 +85,8 @@ struct State {
     /// What the stream is, and its last figures, for viewers to come.
     stream: Option<Value>,
     figures: Option<Bytes>,
+    /// The sender is away.
+    is_lost: bool,
     /// The next picture, and the next frame of sound.
     numbers: [u32; 2],
     /// How long after its time a frame is worth sending, microseconds.
@@ -100,6 +102,11 @@ pub(crate) struct Hub {
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What viewers are told while the sender is away.
+fn lost() -> Value {
+    json!({ "event": "lost" })
 }
 
 fn micros(time: Duration) -> i64 {
@@ -130,6 +137,9 @@ impl Hub {
         });
         let stream = state.stream.clone().unwrap_or_else(|| json!({ "event": "waiting" }));
         viewer.tell(&document(&stream.to_string(), self.now()));
+        if state.is_lost {
+            viewer.tell(&document(&lost().to_string(), self.now()));
+        }
         if let Some(figures) = &state.figures {
             viewer.tell(figures);
         }
@@ -146,17 +156,20 @@ impl Hub {
         lock(&self.state).viewers.len()
     }
 
-    fn tell_all(&self, text: &Value) -> Bytes {
+    /// Tells all viewers. What `state` has for those to come is changed under the same lock: who joins gets either.
+    fn tell_all(&self, state: &State, text: &Value) -> Bytes {
         let told = document(&text.to_string(), self.now());
-        for viewer in &lock(&self.state).viewers {
+        for viewer in &state.viewers {
             viewer.tell(&told);
         }
         told
     }
 
     fn say_stream(&self, stream: Value) {
-        self.tell_all(&stream);
-        lock(&self.state).stream = Some(stream);
+        let mut state = lock(&self.state);
+        self.tell_all(&state, &stream);
+        state.stream = Some(stream);
+        state.is_lost = false;
     }
 
     fn push(&self, unit: AccessUnit, due: i64, late: i64) {
@@ -212,13 +225,17 @@ pub struct Feed {
     timing: StreamTiming,
     streams: Vec<StreamCoding>,
     units: Vec<AccessUnit>,
+    /// Timelines of the streams before, and of this one, too: the page takes a lower one for an older one.
+    timelines_before: u64,
+    timelines: u64,
 }
 
 impl Feed {
     pub(crate) fn new(hub: Arc<Hub>) -> Self {
         let timing = StreamTiming { latency: None };
         let demultiplexer = LiveDemultiplexer::new();
-        Self { hub, demultiplexer, timing, streams: Vec::new(), units: Vec::new() }
+        let (streams, units) = (Vec::new(), Vec::new());
+        Self { hub, demultiplexer, timing, streams, units, timelines_before: 0, timelines: 0 }
     }
 
     /// A stream begins, or goes on over another connection, with the timing that it has.
@@ -248,7 +265,9 @@ impl Feed {
         }
         let late = micros(late);
         let due = self.hub.now().saturating_sub(late);
-        for unit in units.drain(..) {
+        for mut unit in units.drain(..) {
+            unit.timeline += self.timelines_before;
+            self.timelines = unit.timeline + 1;
             self.hub.push(unit, due, late);
         }
         self.units = units;
@@ -257,9 +276,9 @@ impl Feed {
     /// Figures for the page: an object of JSON.
     pub fn figures(&mut self, mut figures: Value) {
         figures["event"] = json!("figures");
-        figures["viewers"] = json!(self.hub.viewers());
-        let told = self.hub.tell_all(&figures);
-        lock(&self.hub.state).figures = Some(told);
+        let mut state = lock(&self.hub.state);
+        figures["viewers"] = json!(state.viewers.len());
+        state.figures = Some(self.hub.tell_all(&state, &figures));
     }
 
     /// The stream has ended; viewers wait for the next.
@@ -267,6 +286,7 @@ impl Feed {
         self.demultiplexer = LiveDemultiplexer::new();
         self.timing = StreamTiming { latency: None };
         self.streams.clear();
+        self.timelines_before = self.timelines;
         let mut state = lock(&self.hub.state);
         state.group.clear();
         state.group_bytes = 0;
@@ -277,7 +297,9 @@ impl Feed {
 
     /// The sender is away; it may come back.
     pub fn lost(&mut self) {
-        self.hub.tell_all(&json!({ "event": "lost" }));
+        let mut state = lock(&self.hub.state);
+        state.is_lost = true;
+        self.hub.tell_all(&state, &lost());
     }
 
     fn say(&self) {
@@ -288,5 +310,67 @@ impl Feed {
             "streams": self.streams.iter().map(of).collect::<Vec<_>>(),
             "is_foreign": self.streams.is_empty() && self.demultiplexer.foreign() > 0,
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ontempo_media::{Film, GeneratorParameters, Sending, generate};
+
+    use super::*;
+    use crate::frame::HEADER;
+
+    const VIEWERS: usize = 4;
+
+    fn feed() -> Feed {
+        Feed::new(Arc::new(Hub::new(VIEWERS)))
+    }
+
+    /// What a viewer has been told since the last look.
+    fn told(viewer: &Viewer) -> Vec<Value> {
+        let told = lock(&viewer.documents).drain(..).collect::<Vec<_>>();
+        let read = |bytes: Bytes| serde_json::from_slice(&bytes[HEADER..]).expect("JSON");
+        told.into_iter().map(read).collect()
+    }
+
+    fn events(viewer: &Viewer) -> Vec<String> {
+        told(viewer).iter().map(|one| one["event"].as_str().expect("words").to_owned()).collect()
+    }
+
+    #[test]
+    fn who_comes_while_the_sender_is_away_is_told_so_until_it_is_back() {
+        let mut feed = feed();
+        let newcomer = |feed: &Feed| events(&feed.hub.join().expect("a place"));
+        feed.begin(StreamTiming { latency: None });
+        assert_eq!(newcomer(&feed), ["stream"]);
+        feed.lost();
+        assert_eq!(newcomer(&feed), ["stream", "lost"]);
+        feed.go_on();
+        assert_eq!(newcomer(&feed), ["stream"]);
+        feed.lost();
+        feed.end();
+        assert_eq!(newcomer(&feed), ["ended"]);
+    }
+
+    #[test]
+    fn a_stream_has_later_timelines_than_those_before() {
+        let film = generate(&GeneratorParameters::default()).expect("a film");
+        let film = Film::new(film, &Sending::Bursts);
+        let mut feed = feed();
+        let viewer = feed.hub.join().expect("a place");
+        let mut timelines = Vec::new();
+        for _ in 0..3 {
+            for number in 0..100 {
+                let mut datagram = Vec::new();
+                film.write(&film.datagram(number).expect("a datagram"), &mut datagram);
+                feed.take(&datagram, Duration::ZERO);
+            }
+            feed.end();
+            while let Some((frame, _)) = lock(&viewer.queue).pop(0, i64::MAX) {
+                timelines.push(frame.timeline);
+            }
+        }
+        timelines.dedup();
+        assert_eq!(timelines, [0, 1, 2]);
     }
 }

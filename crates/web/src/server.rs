@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use web_transport_noq::noq::crypto::rustls::QuicServerConfig;
 use web_transport_noq::noq::{self, EndpointConfig, TokioRuntime};
 
-use crate::certificate::{Certificate, CertificateError, RENEWAL};
+use crate::certificate::{Certificate, CertificateError, is_due};
 use crate::hub::lock;
 use crate::pages::{self, Pages};
 use crate::sessions::{self, Admission, Sessions, code, transport};
@@ -21,6 +22,10 @@ use crate::visit::{Visit, Visits};
 
 /// How often a port is looked for that both UDP and TCP have free.
 const ATTEMPTS: usize = 20;
+
+/// How often the age of a certificate is looked at: the clock may be set, and stands still for `interval` while the machine
+/// sleeps.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Options of a [`SiteServer`].
 #[derive(Debug)]
@@ -256,8 +261,7 @@ fn run(
             _ = stopped => {}
         }
         endpoint.close(noq::VarInt::from_u32(code::ENDING), b"the server ends");
-        let _ =
-            tokio::time::timeout(std::time::Duration::from_millis(200), endpoint.wait_idle()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(200), endpoint.wait_idle()).await;
     });
     runtime.shutdown_background();
 }
@@ -267,12 +271,16 @@ async fn renew(serving: &Serving, endpoint: &noq::Endpoint) {
     if lock(&serving.pages.hash).is_none() {
         return std::future::pending().await;
     }
-    let mut ticks = interval(RENEWAL);
+    let mut made = SystemTime::now();
+    let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.tick().await;
     loop {
         ticks.tick().await;
-        // Without a new one the old one is kept, which is valid for almost another week.
+        let now = SystemTime::now();
+        if !is_due(made, now) {
+            continue;
+        }
+        // Without a new one the old one is kept, which is mostly valid for almost another week.
         let Ok(certificate) = Certificate::make(&serving.names) else { continue };
         let Ok(quic) = quic_config(&certificate) else { continue };
         if let Some(tls) = &serving.tls
@@ -282,5 +290,6 @@ async fn renew(serving: &Serving, endpoint: &noq::Endpoint) {
         }
         endpoint.set_server_config(Some(quic));
         *lock(&serving.pages.hash) = certificate.hash();
+        made = now;
     }
 }
