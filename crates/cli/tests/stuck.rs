@@ -156,7 +156,7 @@ fn a_receiver_into_a_named_pipe_that_nobody_reads_ends_on_ctrl_c() {
 
 #[test]
 fn a_sender_from_a_named_pipe_to_which_nobody_writes_ends_on_ctrl_c() {
-    let place = Place::new("stuck-source", "");
+    let place = Place::new("stuck-source-fifo", "");
     let made = std::process::Command::new("mkfifo").arg(place.path("fifo")).status();
     assert!(made.is_ok_and(|made| made.success()), "mkfifo");
     let words = ["send", "--from", "fifo", "--to", "127.0.0.1:9", "--insecure"];
