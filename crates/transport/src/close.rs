@@ -140,6 +140,9 @@ pub(crate) const MAX_SENTENCE: usize = 200;
 /// The sentence of [`CloseReason::Refused`].
 pub(crate) const REFUSED: &str = "the peer takes no more connections now";
 
+/// What the peer of a connection is told that nobody will accept.
+pub(crate) const NOT_LISTENING: &str = "it accepts no more connections";
+
 /// The end of a connection: its reason, for programs and for people. Its texts have no character that a
 /// terminal would obey, since parts are of the peer: control characters are escaped, as in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -197,6 +197,12 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Accepts no connection from now on: clients are refused, also those in their handshake. Open
+    /// connections go on.
+    pub fn stop_listening(&mut self) {
+        self.listening = None;
+    }
+
     /// Admits clients with this token, too, from now on:
     /// [`Connection::has_other_token`] tells which. To be called after [`listen`](Self::listen).
     pub fn admit(&mut self, other: Token) {
@@ -431,7 +437,8 @@ impl Endpoint {
 
     fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {
         let Some(listening) = &self.listening else {
-            self.stack.ignore(incoming);
+            let transmit = self.stack.refuse(incoming, scratch);
+            self.respond(&transmit, scratch);
             return;
         };
         let (token, other) = (listening.token.clone(), listening.other.clone());

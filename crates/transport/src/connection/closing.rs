@@ -86,7 +86,14 @@ impl Connection {
     /// Ends the connection because of the peer: the application gets `sentence`, the peer `said`.
     pub(super) fn end(&mut self, now: Time, reason: CloseReason, sentence: String, said: &str) {
         self.events.push_back(ConnectionEvent::Closed(Closed::found(reason, sentence)));
+        let is_lost = self.stage == Stage::Open
+            && matches!(reason, CloseReason::Reset | CloseReason::NoAnswer);
+        let receiving = std::mem::take(&mut self.receiving);
         self.close_with(now, reason, said);
+        if is_lost {
+            // The peer was told that these units had arrived: the application can still take them.
+            self.receiving = receiving;
+        }
     }
 
     /// A stateless reset came. The stack recognises it only until the first
@@ -101,10 +108,10 @@ impl Connection {
         self.last_word = LastWord { is_unwanted: true, ..LastWord::default() };
     }
 
-    /// Closes an accepted connection for which no place is left, before the application knows of it.
-    pub(crate) fn refuse(&mut self, now: Time) {
+    /// Closes an accepted connection before the application knows of it.
+    pub(crate) fn refuse(&mut self, now: Time, why: &str) {
         self.events.clear();
-        self.close_with(now, CloseReason::Refused, "all places are taken");
+        self.close_with(now, CloseReason::Refused, why);
     }
 
     fn is_closed_by_peer(&mut self) -> bool {

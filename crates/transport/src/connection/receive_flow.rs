@@ -28,7 +28,7 @@ const UNIT_COST: u64 = 256;
 const NUMBER_COST: u64 = 24;
 
 /// Overhead of a fragment beside its data.
-const FRAGMENT_COST: u64 = 128;
+pub(super) const FRAGMENT_COST: u64 = 128;
 
 /// A partially received unit.
 #[derive(Debug)]
@@ -346,9 +346,11 @@ impl ReceiveFlow {
         Ok(arrived)
     }
 
-    fn note_dropped(&mut self, id: u64) {
-        self.statistics.dropped += 1;
-        self.dropped.insert(id);
+    /// A unit will not be delivered.
+    pub(super) fn note_dropped(&mut self, id: u64) {
+        if self.dropped.insert(id) {
+            self.statistics.dropped += 1;
+        }
         if self.dropped.len() > MAX_DROPPED {
             self.dropped.pop_first();
         }
@@ -390,6 +392,15 @@ impl ReceiveFlow {
 
     pub(super) fn wants(&self, id: u64) -> bool {
         id >= self.floor && !self.seen.contains(&id)
+    }
+
+    /// A fragment of a unit that it does not [want](Self::wants): of one that was overtaken, or again.
+    pub(super) fn on_unwanted(&mut self, id: u64, offset: u64) {
+        if id < self.floor {
+            self.note_dropped(id);
+        } else if offset == 0 {
+            self.statistics.unwanted += 1;
+        }
     }
 
     /// The next unit to deliver.
@@ -521,15 +532,13 @@ impl Fragments {
         self.bytes + self.units.len() as u64 * UNIT_COST
     }
 
-    /// Takes a fragment; returns the unit that it completes. The oldest units are discarded
-    /// if more than `most` bytes or 1,024 units are held.
+    /// Takes a fragment; returns the unit that it completes.
     pub(super) fn on_fragment(
         &mut self,
         (flow, id): (u64, u64),
         header: Option<UnitHeader>,
         (length, offset): (u64, u64),
         data: Bytes,
-        most: u64,
     ) -> Option<Partial> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= length)?;
         let pieces = self.units.entry((flow, id)).or_default();
@@ -551,11 +560,18 @@ impl Fragments {
         if pieces.got == length && pieces.header.is_some() {
             return self.whole((flow, id));
         }
-        while self.bytes > most || self.units.len() > 1024 {
-            let (_, oldest) = self.units.pop_first()?;
-            self.bytes -= oldest.cost();
-        }
         None
+    }
+
+    /// Discards the oldest unit if more than `most` bytes or 1,024 units are held; returns its flow and
+    /// number.
+    pub(super) fn discard_beyond(&mut self, most: u64) -> Option<(u64, u64)> {
+        if self.bytes <= most && self.units.len() <= 1024 {
+            return None;
+        }
+        let (key, oldest) = self.units.pop_first()?;
+        self.bytes -= oldest.cost();
+        Some(key)
     }
 
     fn whole(&mut self, key: (u64, u64)) -> Option<Partial> {
@@ -566,13 +582,16 @@ impl Fragments {
         Some(Partial::whole(pieces.header?, data))
     }
 
-    /// Discards partial units before unit `id`: they will not be completed in time.
-    pub(super) fn forget_before(&mut self, flow: u64, id: u64) {
-        while let Some((key, _)) = self.units.range((flow, 0)..(flow, id)).next() {
-            let key = *key;
-            if let Some(gone) = self.units.remove(&key) {
+    /// Discards partial units before unit `id`: they will not be completed in time. Returns their
+    /// numbers.
+    pub(super) fn forget_before(&mut self, flow: u64, id: u64) -> Vec<u64> {
+        let range = self.units.range((flow, 0)..(flow, id));
+        let numbers: Vec<u64> = range.map(|((_, number), _)| *number).collect();
+        for number in &numbers {
+            if let Some(gone) = self.units.remove(&(flow, *number)) {
                 self.bytes -= gone.cost();
             }
         }
+        numbers
     }
 }

@@ -7,10 +7,11 @@ use noq_proto::{Dir, ReadError, StreamId, VarInt};
 use ontempo_foundation::Time;
 
 use super::assembly::Assembly;
+use super::clocks::Clocks;
 use super::receive_flow::{Fragments, Partial, ReceiveFlow};
 use super::statistics::ReceiveStatistics;
 use super::{Connection, ConnectionEvent, Flows, Violation};
-use crate::flow::{Delivery, FlowConfig, FlowId, Reliability};
+use crate::flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Reliability};
 use crate::wire::{
     DroppedUnit, FlowOpened, FragmentHeader, Limits, MAX_UNIT_HEADER, Message, UnitHeader,
     WireError,
@@ -153,6 +154,54 @@ impl Receiving {
         self.flows.get_mut(&flow).ok_or(Violation::OutOfPlace)
     }
 
+    /// A datagram with a fragment of a unit.
+    fn on_datagram(
+        &mut self,
+        now: Time,
+        datagram: Bytes,
+        limits: Limits,
+        clocks: &Clocks,
+    ) -> Result<(), Violation> {
+        let (header, taken) = FragmentHeader::read(&datagram)?;
+        let data = datagram.slice(taken..);
+        let (number, id, length, offset) = match &header {
+            FragmentHeader::First(header) => (header.flow, header.id, header.length, 0),
+            FragmentHeader::Later { flow, id, length, offset } => (*flow, *id, *length, *offset),
+        };
+        if length > limits.unit_bytes {
+            return Err(Violation::Absurd);
+        }
+        // Without an open flow the datagram is discarded: nothing was promised.
+        let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
+        if flow.config.reliability != Reliability::None {
+            return Err(Violation::OutOfPlace);
+        }
+        if !flow.wants(id) {
+            flow.on_unwanted(id, offset);
+            return Ok(());
+        }
+        let header = match header {
+            FragmentHeader::First(header) => Some(header),
+            FragmentHeader::Later { .. } => None,
+        };
+        let fragments = &mut self.fragments;
+        if let Some(partial) = fragments.on_fragment((number, id), header, (length, offset), data) {
+            flow.complete_unrepaired(now, partial, clocks);
+            if flow.config.order == DeliveryOrder::InOrder {
+                fragments
+                    .forget_before(number, id)
+                    .into_iter()
+                    .for_each(|id| flow.note_dropped(id));
+            }
+        }
+        while let Some((number, id)) = self.fragments.discard_beyond(limits.bytes) {
+            if let Some(flow) = self.flows.get_mut(&number) {
+                flow.note_dropped(id);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn on_dropped(
         &mut self,
         now: Time,
@@ -233,7 +282,7 @@ impl Connection {
         self.set_receive_window();
         if std::mem::take(&mut self.receiving.datagrams) {
             while let Some(datagram) = self.stack.datagrams().recv() {
-                self.read_datagram(now, datagram)?;
+                self.receiving.on_datagram(now, datagram, self.config.limits, &self.clocks)?;
             }
         }
         Ok(())
@@ -384,45 +433,6 @@ impl Connection {
         }
     }
 
-    fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<(), Violation> {
-        let (header, taken) = FragmentHeader::read(&datagram)?;
-        let data = datagram.slice(taken..);
-        let limits = self.config.limits;
-        let (number, id, length, offset) = match &header {
-            FragmentHeader::First(header) => (header.flow, header.id, header.length, 0),
-            FragmentHeader::Later { flow, id, length, offset } => (*flow, *id, *length, *offset),
-        };
-        if length > limits.unit_bytes {
-            return Err(Violation::Absurd);
-        }
-        // Without an open flow the datagram is discarded: nothing was promised.
-        let Some(flow) = self.receiving.flows.get_mut(&number) else { return Ok(()) };
-        if flow.config.reliability != Reliability::None {
-            return Err(Violation::OutOfPlace);
-        }
-        if !flow.wants(id) {
-            return Ok(());
-        }
-        let header = match header {
-            FragmentHeader::First(header) => Some(header),
-            FragmentHeader::Later { .. } => None,
-        };
-        let whole = self.receiving.fragments.on_fragment(
-            (number, id),
-            header,
-            (length, offset),
-            data,
-            limits.bytes,
-        );
-        if let Some(partial) = whole {
-            flow.complete_unrepaired(now, partial, &self.clocks);
-            if flow.config.order == crate::flow::DeliveryOrder::InOrder {
-                self.receiving.fragments.forget_before(number, id);
-            }
-        }
-        Ok(())
-    }
-
     /// Sends events to the application and reports to the peer.
     pub(super) fn report_receiving(&mut self, now: Time) {
         let receiving = &mut self.receiving;
@@ -441,11 +451,12 @@ impl Connection {
             }
             if !flow.end_reported && flow.is_over(now) {
                 flow.end_reported = true;
+                let incomplete = receiving.fragments.forget_before(*number, u64::MAX);
+                incomplete.into_iter().for_each(|id| flow.note_dropped(id));
                 if let Some(report) = flow.report() {
                     self.control.send(&Message::ReceiverReport { flow: *number, report });
                 }
                 self.events.push_back(ConnectionEvent::FlowEnded(id, flow.statistics(now)));
-                receiving.fragments.forget_before(*number, u64::MAX);
                 if flow.is_released() {
                     receiving.closed += 1;
                 } else {
@@ -459,5 +470,86 @@ impl Connection {
             let flows = receiving.flow_credit(&self.config.limits);
             self.control.send(&Message::FlowCredit { flows });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ontempo_foundation::Duration;
+
+    use super::*;
+    use crate::wire::Sent;
+
+    const LIMITS: Limits = Limits { flows: 1, units: 64, bytes: 10_000, unit_bytes: 1_000 };
+
+    fn opened(order: DeliveryOrder) -> Receiving {
+        let mut receiving = Receiving::default();
+        let (reliability, label) = (Reliability::None, String::new());
+        let opened = FlowOpened { flow: 0, order, reliability, label };
+        receiving.open(Time::ZERO, opened, LIMITS).expect("the first flow");
+        receiving
+    }
+
+    /// One half of a unit of 20 bytes arrives, or both.
+    fn arrive(receiving: &mut Receiving, id: u64, halves: &[u64]) {
+        for half in halves {
+            let header = if *half == 0 {
+                FragmentHeader::First(UnitHeader {
+                    flow: 0,
+                    id,
+                    length: 20,
+                    sent: Sent::At(Time::ZERO),
+                    lifetime: None,
+                    priority: 0,
+                    continues: None,
+                    depends_on: Vec::new(),
+                })
+            } else {
+                FragmentHeader::Later { flow: 0, id, length: 20, offset: 10 }
+            };
+            let mut datagram = Vec::new();
+            header.write(&mut datagram);
+            datagram.extend_from_slice(&[7; 10]);
+            let arrived =
+                receiving.on_datagram(Time::ZERO, datagram.into(), LIMITS, &Clocks::default());
+            arrived.expect("well-formed");
+        }
+    }
+
+    /// Units, dropped ones, unwanted ones.
+    fn counts(receiving: &mut Receiving) -> (u64, u64, u64) {
+        let all = receiving.statistics(Time::ZERO + Duration::from_secs(1), 0).expect("open");
+        (all.units, all.dropped, all.unwanted)
+    }
+
+    #[test]
+    fn units_that_come_too_late_or_in_part_count_as_dropped_once() {
+        let mut receiving = opened(DeliveryOrder::InOrder);
+        arrive(&mut receiving, 1, &[0, 1]);
+        arrive(&mut receiving, 0, &[0, 1]);
+        assert_eq!(counts(&mut receiving), (1, 1, 0), "overtaken");
+        arrive(&mut receiving, 2, &[0]);
+        arrive(&mut receiving, 3, &[0, 1]);
+        assert_eq!(counts(&mut receiving), (2, 2, 0), "incomplete");
+        arrive(&mut receiving, 2, &[1]);
+        assert_eq!(counts(&mut receiving), (2, 2, 0), "its rest is late, too");
+    }
+
+    #[test]
+    fn a_unit_that_comes_twice_is_unwanted() {
+        let mut receiving = opened(DeliveryOrder::OutOfOrder);
+        arrive(&mut receiving, 1, &[0, 1, 0, 1]);
+        arrive(&mut receiving, 0, &[0, 1]);
+        assert_eq!(counts(&mut receiving), (2, 0, 1));
+    }
+
+    #[test]
+    fn incomplete_units_for_which_there_is_no_room_count_as_dropped() {
+        let mut receiving = opened(DeliveryOrder::OutOfOrder);
+        let most = LIMITS.bytes / (super::super::receive_flow::FRAGMENT_COST + 10);
+        for id in 0..most + 3 {
+            arrive(&mut receiving, id, &[0]);
+        }
+        assert_eq!(counts(&mut receiving), (0, 3, 0));
     }
 }

@@ -163,8 +163,8 @@ pub(super) struct SendFlow {
     /// The application has finished the flow.
     pub(super) finished: bool,
     pub(super) finish_sent: bool,
-    /// The application got `Full` and waits for `Writable`.
-    starved: bool,
+    /// Size of the unit for which the application last got `Full`; it waits for `Writable`.
+    refused: Option<u64>,
     /// Units resolved since the trace was last written.
     fates: Vec<(u64, Fate)>,
     pub(super) statistics: SendStatistics,
@@ -192,7 +192,7 @@ impl SendFlow {
             writing: Vec::new(),
             finished: false,
             finish_sent: false,
-            starved: false,
+            refused: None,
             fates: Vec::new(),
             statistics: SendStatistics::default(),
         }
@@ -230,11 +230,8 @@ impl SendFlow {
         if unit.deadline.is_some() && !self.config.reliability.allows_deadlines() {
             return Err(SendError::Deadline);
         }
-        // Numbers never run farther ahead of the oldest unresolved unit than the peer can
-        // distinguish.
-        let units = config.send_units.min(peer.units);
-        if self.held + size > config.send_bytes.get() || self.slots.len() as u64 >= units {
-            self.starved = true;
+        if !self.has_room(size, peer, config) {
+            self.refused = Some(size);
             self.statistics.refused += 1;
             return Err(SendError::Full);
         }
@@ -543,12 +540,25 @@ impl SendFlow {
         self.credit_bytes = self.credit_bytes.max(bytes);
     }
 
-    /// Returns true once after `Full` when there is space again.
-    pub(super) fn has_room_again(&mut self, peer: &Limits, config: &Configuration) -> bool {
+    /// True if a unit of this size can be queued. Numbers never run farther ahead of the oldest
+    /// unresolved unit than the peer can distinguish.
+    fn has_room(&self, size: u64, peer: &Limits, config: &Configuration) -> bool {
         let units = config.send_units.min(peer.units);
-        let room = self.held / 3 <= config.send_bytes.get() / 4
+        self.held + size <= config.send_bytes.get() && (self.slots.len() as u64) < units
+    }
+
+    /// Returns true once after `Full` when there is space again: a quarter, and what the refused unit
+    /// takes.
+    pub(super) fn has_room_again(&mut self, peer: &Limits, config: &Configuration) -> bool {
+        let Some(size) = self.refused else { return false };
+        let units = config.send_units.min(peer.units);
+        let has_quarter = self.held / 3 <= config.send_bytes.get() / 4
             && self.slots.len() as u64 / 3 <= units / 4;
-        room && std::mem::take(&mut self.starved)
+        let has_room = has_quarter && self.has_room(size, peer, config);
+        if has_room {
+            self.refused = None;
+        }
+        has_room
     }
 
     /// Counts the time during which units waited for credit.
@@ -580,3 +590,6 @@ impl SendFlow {
         statistics
     }
 }
+
+#[cfg(test)]
+mod tests;

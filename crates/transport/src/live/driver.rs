@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration as Wall;
 
 use bytes::BytesMut;
-use noq_proto::EcnCodepoint;
 use ontempo_foundation::{Duration, Time};
 
 use super::error::Error;
@@ -17,12 +16,13 @@ use super::shared::{
     Command, Inbox, Incoming, IncomingConnection, MAX_BYTES, MAX_READY, MAX_READY_BYTES,
     OpenedFlow, Outbox, Shared, Task, size,
 };
+use crate::close::NOT_LISTENING;
 use crate::{
     CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig,
-    FlowError, FlowId, Poll, SendError, Source, Token, Transmit, Trust,
+    FlowError, FlowId, Poll, SendError, Source, Token, Trust,
 };
 use ontempo_udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Ecn, Next, Protocol, Socket,
+    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket,
     Transmit as UdpTransmit,
 };
 
@@ -35,6 +35,10 @@ const MAX_DROPPED: usize = 4096;
 /// Bytes of a receive buffer, which several datagrams share. Small, because a reference to one
 /// datagram keeps the whole buffer allocated.
 const RECEIVE_BUFFER: usize = 16 << 10;
+
+/// Polls in a row at whose events programs' queues were filled or emptied. Mostly there are two; programs
+/// as fast as this thread must not keep it from what it receives.
+const MAX_ROUNDS: usize = 64;
 
 /// As the size of something in memory.
 fn bound(bytes: u64) -> usize {
@@ -117,10 +121,14 @@ impl EndpointDriver {
         Some((self.endpoint.connection(id)?, queues))
     }
 
-    fn handle_events(&mut self, now: Time) {
+    /// True if there was one.
+    fn handle_events(&mut self, now: Time) -> bool {
+        let mut has_any = false;
         while let Some(event) = self.endpoint.poll_event() {
             self.on_event(now, event);
+            has_any = true;
         }
+        has_any
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
@@ -367,6 +375,16 @@ impl EndpointDriver {
             close_queues(queues, &Closed { reason, ..Closed::by_this_side() }, false);
         }
     }
+
+    /// Nobody will accept the connections that wait, nor any later one.
+    fn stop_listening(&mut self, now: Time) {
+        self.endpoint.stop_listening();
+        let Some(incoming) = self.incoming.take() else { return };
+        let waiting = std::mem::take(&mut incoming.lock().connections);
+        for connection in waiting {
+            self.close(now, connection.id, (CloseReason::Refused, NOT_LISTENING));
+        }
+    }
 }
 
 /// Sets the close reason in all queues of a connection, which wakes the threads that wait for it.
@@ -444,6 +462,7 @@ impl Protocol for EndpointDriver {
                 }
             }
             Command::Close(id, reason, sentence) => self.close(now, id, (reason, &sentence)),
+            Command::StopListening => self.stop_listening(now),
             Command::End => {
                 let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
                 let close = (CloseReason::Done, "the program ended");
@@ -468,8 +487,18 @@ impl Protocol for EndpointDriver {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        let poll = self.endpoint.poll_transmit(now, buffer);
-        self.handle_events(now);
+        let mut rounds = 0;
+        let poll = loop {
+            let poll = self.endpoint.poll_transmit(now, buffer);
+            // What was done at an event may be to send, too, or wait for another time.
+            if !self.handle_events(now) || matches!(poll, Poll::Transmit(_)) {
+                break poll;
+            }
+            rounds += 1;
+            if rounds == MAX_ROUNDS {
+                break Poll::WaitUntil(now);
+            }
+        };
         self.wake = Time::NEVER;
         let next = match poll {
             Poll::Transmit(transmit) => {
@@ -490,35 +519,6 @@ impl Protocol for EndpointDriver {
 
     fn is_finished(&self) -> bool {
         self.ends_at == Time::ZERO
-    }
-}
-
-impl From<&Datagram<'_>> for Source {
-    fn from(datagram: &Datagram<'_>) -> Self {
-        let ecn = match datagram.ecn {
-            Ecn::NotCapable => None,
-            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
-            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
-            Ecn::Congestion => Some(EcnCodepoint::Ce),
-        };
-        Self { remote: datagram.source, local: datagram.local, ecn }
-    }
-}
-
-impl From<&Transmit> for UdpTransmit {
-    fn from(transmit: &Transmit) -> Self {
-        Self {
-            destination: transmit.destination,
-            source: transmit.local,
-            ecn: match transmit.ecn {
-                None => Ecn::NotCapable,
-                Some(EcnCodepoint::Ect0) => Ecn::Capable0,
-                Some(EcnCodepoint::Ect1) => Ecn::Capable1,
-                Some(EcnCodepoint::Ce) => Ecn::Congestion,
-            },
-            dscp: transmit.dscp,
-            segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
-        }
     }
 }
 

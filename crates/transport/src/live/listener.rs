@@ -8,7 +8,7 @@ use super::connection::{Connection, seed};
 use super::driver::{EndpointDriver, EndpointThread};
 use super::error::{Error, Options};
 use super::mailbox::Mailbox;
-use super::shared::Incoming;
+use super::shared::{Command, Incoming};
 use crate::{Closed, Endpoint, Identity, Token};
 use ontempo_udp::Socket;
 
@@ -25,8 +25,9 @@ pub enum Accepted {
     },
 }
 
-/// Accepts connections at a UDP port. After it is dropped no connection is accepted; those that
-/// exist go on.
+/// Accepts connections at a UDP port. After it is dropped no connection is accepted, and those that wait
+/// to be accepted are closed with [`CloseReason::Refused`](crate::CloseReason::Refused); those that
+/// were accepted go on.
 pub struct Listener {
     thread: Arc<EndpointThread>,
     incoming: Arc<Mailbox<Incoming>>,
@@ -99,5 +100,11 @@ impl Listener {
     /// the endpoint's thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.incoming.set_hook(Arc::new(hook));
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.thread.command(Command::StopListening);
     }
 }

@@ -15,6 +15,7 @@ mod error;
 mod flow;
 mod listener;
 pub mod mailbox;
+mod packets;
 mod shared;
 
 pub use connection::{Caller, Connection, Pending, connect};

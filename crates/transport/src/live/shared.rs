@@ -67,6 +67,8 @@ pub(super) enum Command {
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
     Mark(ConnectionId, Dscp),
     Close(ConnectionId, CloseReason, String),
+    /// Accept no more connections.
+    StopListening,
     End,
 }
 

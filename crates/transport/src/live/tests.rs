@@ -380,3 +380,47 @@ fn what_closed_connections_leave_unread_is_bounded_also_of_flows_that_ended_and_
     assert_eq!(got, [Ok(true), discarded, discarded]);
     assert!(flows[0].receive().is_ok_and(|end| end.is_none()), "it arrived whole");
 }
+
+#[test]
+fn a_listener_that_is_dropped_accepts_nobody_and_its_connections_go_on() {
+    let options = Options::default();
+    let (listener, trust) = listener(&options);
+    let remote = listener.local();
+    let to_listener = || connect(remote, "localhost", &trust, token("open"), &options);
+    let near = to_listener().expect("connected");
+    let far = listener.accept();
+    let waiting = to_listener().expect("connected");
+    drop(listener);
+    let closed = waiting.closed(SOON).expect("nobody will accept it");
+    assert_eq!(closed.reason, CloseReason::Refused);
+    let refused = to_listener().err().expect("nobody listens");
+    assert_eq!(refused.close_reason(), Some(CloseReason::Refused));
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    flow.send(content(1, 1_000)).expect("sent");
+    let incoming = far.accept_flow().expect("a flow");
+    assert!(matches!(incoming.receive(), Ok(Some(Delivery::Unit(_)))));
+}
+
+#[test]
+fn a_unit_that_waits_for_room_goes_when_there_is_some_and_not_at_the_next_timeout() {
+    let configuration = Configuration {
+        send_bytes: ontempo_foundation::Bytes::new(100_000),
+        pacing: None,
+        keep_alive: None,
+        clock_interval: Duration::from_secs(60),
+        ..Configuration::default()
+    };
+    let (near, far) = pair(&Options { configuration, ..Options::default() });
+    // The handshake and its acknowledgements are over.
+    std::thread::sleep(Wall::from_millis(300));
+    for _ in 0..12 {
+        let flow = near.open_flow(FlowConfig::default()).expect("opened");
+        for id in 0..2 {
+            flow.send(content(id, 80_000)).expect("sent");
+        }
+        flow.finish();
+        let settled = flow.settled(SOON).expect("in time").expect("not timed out");
+        assert_eq!(settled.arrived, 2);
+    }
+    drop(far);
+}

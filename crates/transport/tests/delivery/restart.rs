@@ -3,7 +3,8 @@
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_transport::simulated::Path;
 use ontempo_transport::{
-    CloseReason, Configuration, Endpoint, Event, FlowConfig, FlowId, Outgoing, Reliability, Token,
+    CloseReason, Configuration, Delivery, Endpoint, Event, FlowConfig, FlowId, Outgoing,
+    Reliability, Token,
 };
 
 use crate::basics::content;
@@ -130,4 +131,41 @@ fn nobody_without_the_key_can_reset_a_connection() {
     let now = stream.world.now();
     assert!(stream.world.connection(CLIENT).expect("open").statistics().heard > Time::ZERO);
     assert!(now.since(stream.world.client().statistics().heard) < Duration::from_millis(200));
+}
+
+#[test]
+fn what_a_restarted_server_was_told_had_arrived_can_still_be_received() {
+    let mut stream = Stream::start(1);
+    let from = stream.world.connection(SERVER).expect("open");
+    let flow = from.open_flow(FlowConfig::default()).expect("opened");
+    for id in 0..20 {
+        let unit = Outgoing { data: content(id, 100_000), ..Outgoing::default() };
+        let from = stream.world.connection(SERVER).expect("open");
+        from.send(Time::ZERO, flow, unit).expect("room");
+    }
+    stream.world.network.flush(SERVER);
+    // The client takes nothing of it.
+    stream.send(Duration::from_secs(3));
+    let from = stream.world.connection(SERVER).expect("open");
+    assert_eq!(from.send_statistics(Time::ZERO, flow).expect("open").arrived, 20);
+    stream.world.network.rebind(SERVER, address(AWAY));
+    stream.send(Duration::from_secs(1));
+    stream.restart(77);
+    stream.send(Duration::from_secs(10));
+    assert_eq!(stream.closed(), Some(CloseReason::Reset));
+    let incoming = FlowId { outgoing: false, ..flow };
+    let mut received = Vec::new();
+    for event in &stream.world.events[CLIENT] {
+        if let Event::Left { deliveries, .. } = event {
+            received.extend(deliveries.iter().cloned());
+        }
+    }
+    if let Some(client) = stream.world.connection(CLIENT) {
+        received.extend(std::iter::from_fn(|| client.receive(incoming)));
+    }
+    assert_eq!(received.len(), 20);
+    for (id, delivery) in (0..).zip(&received) {
+        let Delivery::Unit(unit) = delivery else { panic!("{delivery:?}") };
+        assert_eq!((unit.id, &unit.data), (id, &content(id, 100_000)));
+    }
 }
