@@ -406,7 +406,7 @@ ontempo_status ontempo_options_new(struct ontempo_options **options);
 // | congestion, congestion.PARAMETER | congestion control and its parameters; BBR for media |
 // | handshake-timeout, idle-timeout | durations |
 // | dscp | of the packets, such as af41 |
-// | send-bytes, receive-bytes | what a flow may queue, and what a connection takes and the program has not received |
+// | send-bytes, receive-bytes | what a flow may queue, and what is taken of each of at most 16 flows and the program has not received |
 //
 // # Safety
 // Both texts end with a zero byte.

@@ -10,7 +10,7 @@ use ontempo_transport::{CloseReason, Closed};
 use crate::connection::{CONNECTIONS, Connected};
 use crate::handle::ontempo_connection;
 use crate::status::{ONTEMPO_ENDED, ONTEMPO_OK, ONTEMPO_TIMED_OUT, call, ontempo_status};
-use crate::text::{Deadline, copy, fill};
+use crate::text::{Deadline, copy, fill, size_at};
 
 /// The rate that an encoder may have has changed by 1 % or more.
 pub const ONTEMPO_EVENT_TARGET: u32 = 1;
@@ -75,8 +75,9 @@ impl Connected {
             *before = remote;
             return Found::Path(remote.to_string());
         }
-        let target = self.connection.statistics().and_then(|all| all.target);
-        let target = target.map_or(0, Rate::as_bits_per_sec);
+        // It may have ended meanwhile.
+        let Some(all) = self.connection.statistics() else { return Found::Nothing };
+        let target = all.target.map_or(0, Rate::as_bits_per_sec);
         if target.abs_diff(seen.target) > seen.target / 100 {
             seen.target = target;
             return Found::Target(target);
@@ -125,6 +126,9 @@ pub unsafe extern "C" fn ontempo_next_event(
 ) -> ontempo_status {
     call(|| {
         let found = CONNECTIONS.get(connection)?;
+        // Before an event is taken, which would be lost.
+        // SAFETY: as this function asks.
+        unsafe { size_at("event", event) }?;
         let deadline = Deadline::after(timeout_ms);
         loop {
             let change = found.look();

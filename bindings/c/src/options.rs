@@ -223,7 +223,7 @@ pub unsafe extern "C" fn ontempo_options_new(options: *mut *mut ontempo_options)
 /// | congestion, congestion.PARAMETER | congestion control and its parameters; BBR for media |
 /// | handshake-timeout, idle-timeout | durations |
 /// | dscp | of the packets, such as af41 |
-/// | send-bytes, receive-bytes | what a flow may queue, and what a connection takes and the program has not received |
+/// | send-bytes, receive-bytes | what a flow may queue, and what is taken of each of at most 16 flows and the program has not received |
 ///
 /// # Safety
 /// Both texts end with a zero byte.

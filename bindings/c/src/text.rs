@@ -47,12 +47,11 @@ pub(crate) unsafe fn copy(text: &str, to: *mut c_char, room: usize) -> Result<()
     Ok(())
 }
 
-/// Fills a struct of the caller, whose first field is its size: as many bytes as both know.
+/// The bytes of a struct of the caller, whose first field says them.
 ///
 /// # Safety
-/// `to` is NULL, or points to a `T` of C whose first field is a `size_t` with the number of bytes there that
-/// can be written to.
-pub(crate) unsafe fn fill<T: Copy>(name: &str, to: *mut T, values: T) -> Result<(), Failure> {
+/// As [`fill`].
+pub(crate) unsafe fn size_at<T>(name: &str, to: *mut T) -> Result<usize, Failure> {
     if to.is_null() || !to.is_aligned() {
         return Err(Failure::argument(format!("{name} is NULL or not aligned")));
     }
@@ -61,6 +60,17 @@ pub(crate) unsafe fn fill<T: Copy>(name: &str, to: *mut T, values: T) -> Result<
     if size < size_of::<usize>() {
         return Err(Failure::argument(format!("{name}.size is not set to the struct's size")));
     }
+    Ok(size)
+}
+
+/// Fills a struct of the caller, whose first field is its size: as many bytes as both know.
+///
+/// # Safety
+/// `to` is NULL, or points to a `T` of C whose first field is a `size_t` with the number of bytes there that
+/// can be written to.
+pub(crate) unsafe fn fill<T: Copy>(name: &str, to: *mut T, values: T) -> Result<(), Failure> {
+    // SAFETY: as this function asks.
+    let size = unsafe { size_at(name, to) }?;
     let known = size.min(size_of::<T>());
     // SAFETY: `known` bytes are in both; the size stays as it is.
     unsafe {

@@ -103,8 +103,16 @@ int main(void)
     WRONG(ONTEMPO_ERROR_CLOSED, ontempo_send(flow, &unit, 1000, NULL));
     RIGHT(ontempo_send_flow_free(flow));
     WRONG(ONTEMPO_ERROR_HANDLE, ontempo_finish(flow, 0));
-    struct ontempo_event event = { .size = sizeof event };
     int32_t status;
+    while ((status = ontempo_connection_get_statistics(there, &statistics)) == ONTEMPO_OK)
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    if (status != ONTEMPO_ERROR_CLOSED)
+        return 1;
+    /* A mistake takes no event away. */
+    struct ontempo_event event = { .size = 0 };
+    WRONG(ONTEMPO_ERROR_ARGUMENT, ontempo_next_event(there, 10000, &event));
+    WRONG(ONTEMPO_ERROR_ARGUMENT, ontempo_next_event(there, 10000, NULL));
+    event.size = sizeof event;
     while ((status = ontempo_next_event(there, 10000, &event)) == ONTEMPO_OK)
         printf("%u %s\n", event.kind, event.text);
     if (status != ONTEMPO_ENDED || event.kind != ONTEMPO_EVENT_CLOSED || !event.has_code)
