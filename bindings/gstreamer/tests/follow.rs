@@ -213,7 +213,7 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
     let end = fallen + Duration::from_secs(AFTER - 1);
     let watched: Vec<_> = frames.into_iter().filter(|frame| frame.encoded < end).collect();
     let shares = shares(&watched);
-    let window = (fallen + Duration::from_millis(2_500), fallen + Duration::from_millis(4_500));
+    let window = (fallen + Duration::from_secs(3), fallen + Duration::from_secs(5));
     let encoder = rate(&watched, window.0, window.1) / FALLEN;
     for second in 0..FALL + AFTER {
         let from = begun + Duration::from_secs(second);
@@ -222,7 +222,7 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
     }
     println!(
         "{} frames: {:.1} % on time, {:.1} % with all that they need; the encoder at {encoder:.2} of the path \
-         from 2.5 to 4.5 s after the fall",
+         from 3 to 5 s after the fall",
         watched.len(),
         shares.0 * 100.0,
         shares.1 * 100.0,
@@ -233,5 +233,5 @@ fn the_encoder_is_within_what_the_path_bears_three_seconds_after_it_has_fallen()
     }
     assert!(watched.len() > 400, "the machine encodes too slowly: {}", watched.len());
     assert!(shares.0 >= ON_TIME, "{:.3} on time", shares.0);
-    assert!((0.5..=1.2).contains(&encoder), "the encoder at {encoder:.2} of the path");
+    assert!((0.6..=1.1).contains(&encoder), "the encoder at {encoder:.2} of the path");
 }
