@@ -99,6 +99,23 @@ def test_what_a_peer_sends_late_to_a_clone_that_has_ended_is_dropped(
     run(main)
 
 
+def test_who_waits_for_a_message_of_a_connection_that_is_closed_waits_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ontempo.taps.connection.LINGER_S", 0.05)
+
+    async def main() -> None:
+        async with pair() as (near, _):
+            ours = near.clone()
+            waiting = asyncio.create_task(ours.receive())
+            await asyncio.sleep(0)
+            await ours.close()
+            assert await asyncio.wait_for(waiting, 10) is None
+            assert near.state is taps.ConnectionState.ESTABLISHED
+
+    run(main)
+
+
 def test_the_end_of_a_clone_that_only_sends_waits_for_nothing_of_the_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -101,6 +101,8 @@ class Group:
     def ended(self, connection: Connection) -> bool:
         """Note that one has ended; whether it was the last."""
         self.connections.pop(connection.number, None)
+        # Who still waits for a message waits for a flow that would be released now.
+        connection.attach(None)
         return not self.connections
 
     async def stop(self) -> None:
