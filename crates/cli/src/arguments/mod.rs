@@ -179,7 +179,7 @@ leave # and the token out of the URL and put the token into --token-file or $ONT
 
 Examples:
   ontempo send --from udp://:5000 --to ontempo://host.example:4433/FINGERPRINT#TOKEN
-  ontempo send --from film.ts --realtime --to ontempo://host.example:4433/FINGERPRINT#TOKEN --latency '500 ms'
+  ontempo send --from film.ts --realtime --to ontempo://host.example:4433/FINGERPRINT#TOKEN --reliability deadline
   ontempo send --from film.ts --to host.example:4433 --fingerprint HEX --token-file token --qlog traces
   ontempo send --from udp://:5000 --to ontempo://line.example:4433/FINGERPRINT#TOKEN --to mobile.example:4433 --paths failover
   tar c folder | ontempo send --from - --to ontempo://host.example:4433/FINGERPRINT#TOKEN")]

@@ -36,6 +36,10 @@ use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
 use crate::signals::{stop_flag, unless_stopped};
 
+/// What arrives in any case has no deadline.
+const LATENCY_OF_FULL: &str = "--latency does nothing with --reliability full, the default for files \
+    and pipes: all arrives, however late; for a deadline add --reliability deadline";
+
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let documents = Documents::new(arguments.json);
     let done = run(arguments, documents);
@@ -82,7 +86,10 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
-    let handler = OutputHandler::new(arguments, documents, remote, paths.as_ref());
+    let mut handler = OutputHandler::new(arguments, documents, remote, paths.as_ref());
+    if arguments.latency.is_some() && reliability == Reliability::Full {
+        handler.status.warn(LATENCY_OF_FULL);
+    }
     let connected = AnySender::connect(options, paths.as_ref(), (backlog, source), handler);
     let mut sender = connected.map_err(failure)?;
     let done = sender.run();

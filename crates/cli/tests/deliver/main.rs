@@ -143,7 +143,9 @@ fn an_unreachable_or_untrusted_receiver_is_reported_in_a_sentence() {
         }
     }
     let nobody = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    ran(send(&place, nobody, "in", &["--insecure"])).fails(3, &["no answer came within 3 s"]);
+    let whole = ["--insecure", "--latency", "1 s"];
+    let words = ["--latency does nothing with --reliability full", "no answer came within 3 s"];
+    ran(send(&place, nobody, "in", &whole)).fails(3, &words);
     place.run(&["send", "--from", "udp://x", "--to", "x:1"]).fails(2, &["a port is missing"]);
     for from in ["udp://:9", "rtp://:9"] {
         let words = ["send", "--from", from, "--realtime", "--to", "127.0.0.1:9", "--insecure"];
