@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use common::harnesses::{
     KEY, begin, ends, frame, h264, is_next, opus, pair_with, several_streams, several_streams_of,
-    source, two_pads,
+    sink_to, source, two_pads,
 };
-use common::{free_port, init, wait_until};
+use common::{free_port, wait_until};
 use gstreamer as gst;
 use gstreamer::prelude::*;
 use gstreamer_check::Harness;
@@ -25,14 +25,11 @@ fn flush(sending: &mut Harness) {
 
 #[test]
 fn a_flush_while_the_end_waits_for_the_connection_takes_the_end_back() {
-    init();
     // Nobody answers there yet.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("bound").port();
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", format!("ontempo://127.0.0.1:{port}"))
+    let sink = sink_to(format!("ontempo://127.0.0.1:{port}"))
         .property("insecure", true)
-        .property("sync", false)
         .property("async", false)
         .build()
         .expect("made");
@@ -104,11 +101,8 @@ fn a_flush_after_the_end_of_all_pads_takes_it_back_at_all_that_are_left() {
 fn a_sink_that_was_stopped_before_it_was_answered_says_nothing_of_that_later() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("bound").port();
-    init();
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", format!("ontempo://127.0.0.1:{port}"))
+    let sink = sink_to(format!("ontempo://127.0.0.1:{port}"))
         .property("insecure", true)
-        .property("sync", false)
         .build()
         .expect("made");
     let bus = gst::Bus::new();
@@ -139,13 +133,7 @@ type Pushing = JoinHandle<(Harness, Result<gst::FlowSuccess, gst::FlowError>)>;
 
 /// A sink whose pad `sink_0` has got a buffer, which waits for the caps of `sink_1`, as is said.
 fn waiting(url: &str) -> (gst::Element, Pushing) {
-    init();
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", url)
-        .property("sync", false)
-        .property("async", false)
-        .build()
-        .expect("made");
+    let sink = sink_to(url).property("async", false).build().expect("made");
     let bus = gst::Bus::new();
     sink.set_bus(Some(&bus));
     let mut sending = Harness::with_element(&sink, Some("sink_0"), None);

@@ -4,7 +4,8 @@
 mod common;
 
 use common::harnesses::{
-    KEY, begin, come, ends, frame, h264, is_next, opus, pair, several_streams, source, two_pads,
+    KEY, begin, come, ends, frame, h264, is_next, opus, pair, several_streams, sink_to, source,
+    two_pads,
 };
 use common::{free_port, init};
 use gstreamer as gst;
@@ -27,11 +28,7 @@ fn bytes_that_are_pushed_into_the_sink_are_pulled_from_the_source() {
     let mut receiving = Harness::with_element(&element, None, Some("src"));
     receiving.play();
     let url: Option<String> = element.property("url");
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", url)
-        .property("sync", false)
-        .build()
-        .expect("made");
+    let sink = sink_to(url).build().expect("made");
     let mut sending = Harness::with_element(&sink, Some("sink"), None);
     sending.set_src_caps(transport_stream());
     sending.play();
@@ -307,11 +304,7 @@ fn one_pad_that_is_asked_for_is_a_stream_as_any_other() {
     let mut receiving = Harness::with_element(&element, None, Some("src"));
     receiving.play();
     let url = element.property::<Option<String>>("url").expect("it listens");
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", url)
-        .property("sync", false)
-        .build()
-        .expect("made");
+    let sink = sink_to(url).build().expect("made");
     let mut sending = Harness::with_element(&sink, Some("sink_7"), None);
     sending.set_src_caps(opus());
     sending.play();

@@ -180,6 +180,13 @@ impl Stream {
     pub(crate) fn latency(&self) -> Option<Duration> {
         (!self.is_reliable).then_some(self.latency)
     }
+
+    /// Keeps the report as the last one; sentences on what was missed since the one before.
+    pub(crate) fn missed(&mut self, report: Report) -> impl Iterator<Item = String> + use<> {
+        let missed = report.missed(&self.last_report, self.latency);
+        self.last_report = report;
+        missed.into_iter().chain(self.sink.unsent())
+    }
 }
 
 /// How a connection ended.
@@ -559,9 +566,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             delays: self.delays,
         };
         let report = with_counts(with_flow(stream.before, &now), counts);
-        let missed = report.missed(&stream.last_report, stream.latency);
-        stream.last_report = report;
-        for sentence in missed.into_iter().chain(stream.sink.unsent()) {
+        for sentence in stream.missed(report) {
             self.emit(ReceiverEvent::Missed(sentence))?;
         }
         send(reports, &report);

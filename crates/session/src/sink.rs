@@ -158,8 +158,8 @@ pub(crate) enum Sink {
         load: Arc<Load>,
         /// The receiver's.
         stop: Arc<AtomicBool>,
-        /// Datagrams longer than the path takes, and refused ones, that [`Sink::unsent`] has told.
-        told: (u64, u64),
+        /// Datagrams longer than the path takes, and refused ones, that [`Sink::unsent`] has reported.
+        reported: (u64, u64),
     },
     Stream {
         depacketizer: Box<StreamDepacketizer>,
@@ -422,8 +422,8 @@ impl Sink {
                 let patience = if datagrams.is_timed { PATIENCE } else { Duration::ZERO };
                 let (clock, options) = (Clock::new(), DriverOptions::default());
                 let driver = Driver::spawn(socket, datagrams, clock, options).map_err(target)?;
-                let (stop, told) = (Arc::clone(stop), (0, 0));
-                return Ok(Self::Udp { driver, clock, patience, counts, load, stop, told });
+                let (stop, reported) = (Arc::clone(stop), (0, 0));
+                return Ok(Self::Udp { driver, clock, patience, counts, load, stop, reported });
             }
             Target::Bytes { to, name } => {
                 let to = StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?;
@@ -516,9 +516,9 @@ impl Sink {
 
     /// A sentence about the datagrams that the system has not sent since the last call; `None` without any.
     pub(crate) fn unsent(&mut self) -> Option<String> {
-        let Self::Udp { driver, told, .. } = self else { return None };
+        let Self::Udp { driver, reported, .. } = self else { return None };
         let DriverStatistics { too_large, refused, .. } = driver.statistics();
-        let before = std::mem::replace(told, (too_large, refused));
+        let before = std::mem::replace(reported, (too_large, refused));
         let parts = [
             (too_large.saturating_sub(before.0), "longer than UDP can carry there"),
             (refused.saturating_sub(before.1), "refused by the system"),

@@ -38,16 +38,19 @@ pub fn pair(caps: gst::Caps) -> (Harness, Harness, gst::Bus) {
     pair_with(source(free_port()), caps)
 }
 
+/// A sink for a harness, to this URL, which waits for no clock.
+pub fn sink_to<'a>(
+    url: impl Into<gst::glib::Value> + Send + 'a,
+) -> gst::element_factory::ElementBuilder<'a> {
+    init();
+    gst::ElementFactory::make("ontemposink").property("uri", url).property("sync", false)
+}
+
 pub fn pair_with(element: gst::Element, caps: gst::Caps) -> (Harness, Harness, gst::Bus) {
     let mut receiving = Harness::with_element(&element, None, Some("src"));
     receiving.play();
     let url: Option<String> = element.property("url");
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", url)
-        .property("sync", false)
-        .property("latency", 300_u32)
-        .build()
-        .expect("made");
+    let sink = sink_to(url).property("latency", 300_u32).build().expect("made");
     let bus = gst::Bus::new();
     sink.set_bus(Some(&bus));
     let mut sending = Harness::with_element(&sink, Some("sink"), None);
@@ -71,10 +74,7 @@ pub fn two_pads(url: &str) -> ([Harness; 2], gst::Element, gst::Bus) {
 }
 
 pub fn two_pads_with(url: &str, reliability: &str) -> ([Harness; 2], gst::Element, gst::Bus) {
-    init();
-    let sink = gst::ElementFactory::make("ontemposink")
-        .property("uri", url)
-        .property("sync", false)
+    let sink = sink_to(url)
         // A harness pushes into one pad after the other.
         .property("async", false)
         .property("latency", 300_u32)

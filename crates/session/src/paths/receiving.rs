@@ -297,10 +297,8 @@ impl<H: ReceiverHandler> Receiver<H> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let counts = stream.sink.counts();
         let report: Report = with_counts(self.joined.report(), counts);
-        let missed = report.missed(&stream.last_report, stream.latency);
-        stream.last_report = report;
         let (latency, written_bytes) = (stream.latency(), counts.bytes);
-        for sentence in missed.into_iter().chain(stream.sink.unsent()) {
+        for sentence in stream.missed(report) {
             self.emit(ReceiverEvent::Missed(sentence))?;
         }
         members.iter().for_each(|member| send(&member.reports, &report));
