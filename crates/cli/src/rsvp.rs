@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use ontempo_foundation::Rate;
 use ontempo_reservation::local::{self, Answer, Client, ClientError, Notice, Request, Status};
-use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
+use ontempo_reservation::message::{
+    Descriptor, FlowSpec, Mark, Sender, Session, Style, TrafficSpec,
+};
 use ontempo_rsvpd::{Config, DaemonError, Level, Signals};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 
@@ -200,7 +202,12 @@ fn sentence(event: &Notice) -> String {
         }
         Notice::PathGone { sender, .. } => format!("{} no longer sends", from(sender)),
         Notice::Reserved { flows, .. } if flows.is_empty() => "nothing is reserved".to_owned(),
-        Notice::Reserved { flows, .. } => format!("reserved: {}", flows_text(flows)),
+        Notice::Reserved { flows, marks, .. } => {
+            let mark =
+                |mark: &Mark| format!("; DSCP {} for {}", mark.dscps, senders(&mark.senders));
+            let marks: String = marks.iter().map(mark).collect();
+            format!("reserved: {}{marks}", flows_text(flows))
+        }
         Notice::PathError { failure, .. } => {
             format!("PATH failed at {}: {}", failure.node, failure.reason)
         }
@@ -280,7 +287,7 @@ fn status_text(status: &Status) -> String {
         }
     }
     let mut flows =
-        table(&["session", "sender", "TSpec rate", "PHOP", "next hops", "flowspecs"], &[2]);
+        table(&["session", "sender", "TSpec rate", "PHOP", "next hops", "flowspecs", "DSCP"], &[2]);
     for session in &status.sessions {
         for path in &session.paths {
             let matching = session.reservations.iter().filter(|reservation| {
@@ -296,6 +303,7 @@ fn status_text(status: &Status) -> String {
                 path.previous.to_string(),
                 by.join(", "),
                 what.join(", "),
+                path.dscps.to_string(),
             ]);
         }
     }

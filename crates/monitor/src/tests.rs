@@ -191,6 +191,7 @@ pub(super) fn session_status(number: u16) -> SessionStatus {
             rsvp_hop: true,
             period_ms: 30_000,
             changed_s: 2.5,
+            dscps: Default::default(),
         }],
         reservations: vec![ReservationStatus {
             style,
@@ -198,6 +199,7 @@ pub(super) fn session_status(number: u16) -> SessionStatus {
             interface: Some(2),
             senders: vec![sender()],
             flowspec,
+            dscps: Default::default(),
             send_ttl: 64,
             rsvp_hop: true,
             period_ms: 30_000,
@@ -210,6 +212,7 @@ pub(super) fn session_status(number: u16) -> SessionStatus {
             handle: 9,
             senders: vec![sender()],
             flowspec,
+            dscps: Default::default(),
             changed_s: 3.0,
         }],
     }

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration as Wall, Instant};
@@ -100,7 +100,12 @@ pub(super) struct Core {
     pub(super) name: String,
     /// Of this end and of the other; a connection that is made anew may have others.
     addresses: Mutex<(SocketAddr, SocketAddr)>,
-    pub(super) dscp: Dscp,
+    /// The DSCP of its packets.
+    dscp: AtomicU8,
+    /// What they have where the network asks for none.
+    own_dscp: Dscp,
+    /// Whether they get what the network asks for.
+    takes_dscp: bool,
     pub(super) opened_ms: u64,
     pub(super) counter: Counter,
     pub(super) incoming: Mutex<Incoming>,
@@ -155,6 +160,7 @@ impl Core {
             carrier == Carrier::Tcp && established.sending == Specification::default();
         let Established { session, sending, receiving, peer, clock: sample, is_measured, .. } =
             *established;
+        let own_dscp = options.dscp_of(if is_answering { &receiving } else { &sending });
         let is_unrecoverable = carrier == Carrier::Tcp
             && established.rec_time().is_some()
             && established.token.is_none();
@@ -176,7 +182,9 @@ impl Core {
             session,
             name: options.name.clone(),
             addresses: Mutex::new(addresses),
-            dscp: options.dscp_of(if is_answering { &receiving } else { &sending }),
+            dscp: AtomicU8::new(own_dscp.get()),
+            own_dscp,
+            takes_dscp: options.dscp.is_none(),
             opened_ms: ontempo_udp::Clock::wall() / 1_000_000,
             counter: Counter::default(),
             incoming: Mutex::new(incoming),
@@ -323,6 +331,21 @@ impl Core {
         drop(outgoing);
         self.reserve_anew(Direction::Sending, &agreed);
         Ok((agreed, Control { kind: Kind::Change, body }))
+    }
+
+    /// The DSCP of its packets.
+    pub(super) fn dscp(&self) -> Dscp {
+        Dscp::new(self.dscp.load(Relaxed)).unwrap_or_default()
+    }
+
+    /// Has `mark` give the packets the DSCP that the network asks for, where it asks for another one since
+    /// the last call, or for none any more. What fails is tried again at the next call.
+    pub(super) fn mark_anew(&self, mark: impl FnOnce(Dscp) -> io::Result<()>) {
+        let asked = lock(&self.reserved).of(Direction::Sending).and_then(|standing| standing.dscp);
+        let wanted = asked.filter(|_| self.takes_dscp).unwrap_or(self.own_dscp);
+        if wanted != self.dscp() && mark(wanted).is_ok() {
+            self.dscp.store(wanted.get(), Relaxed);
+        }
     }
 
     /// This end's address.

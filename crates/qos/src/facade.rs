@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration as Wall, Instant};
 
 use super::core::{Core, deadline, lock};
+use super::maintenance::Maintained;
 use super::setup::{Established, SetupError};
 use super::{QosOptions, maintenance};
 use ontempo_monitor::Carrier;
@@ -49,23 +50,23 @@ pub(super) fn mark(socket: socket2::SockRef<'_>, is_ipv4: bool, dscp: Dscp) -> i
 }
 
 /// Waits for the reservation if `must_reserve` is set.
-pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), SetupError> {
+pub(super) fn must_reserve(
+    connection: &dyn Maintained,
+    options: &QosOptions,
+) -> Result<(), SetupError> {
     if options.must_reserve {
-        wait_reserved(core, options.setup_timeout).map_err(SetupError::NotReserved)?;
+        wait_reserved(connection, options.setup_timeout).map_err(SetupError::NotReserved)?;
     }
     Ok(())
 }
 
 /// Waits until both directions are reserved; returns the reason if they are not.
-pub(super) fn wait_reserved(core: &Core, timeout: Wall) -> Result<(), String> {
-    let until = deadline(timeout);
+pub(super) fn wait_reserved(connection: &dyn Maintained, timeout: Wall) -> Result<(), String> {
+    let (core, until) = (connection.core(), deadline(timeout));
     loop {
         core.failure().map_or(Ok(()), Err)?;
-        let mut reserved = lock(&core.reserved);
-        let changed = reserved.poll();
-        let granted = reserved.granted();
-        drop(reserved);
-        core.publish_reservations(&changed);
+        maintenance::hear_daemon(connection);
+        let granted = lock(&core.reserved).granted();
         if granted?.is_some() {
             return Ok(());
         }
@@ -144,7 +145,7 @@ macro_rules! methods {
             /// # Errors
             /// The reason why not.
             pub fn wait_reserved(&self, timeout: Wall) -> Result<(), String> {
-                facade::wait_reserved(self.core(), timeout)
+                facade::wait_reserved(&**self.inner(), timeout)
             }
 
             /// Maximum size of a message to send, in bytes.
@@ -157,9 +158,10 @@ macro_rules! methods {
                 self.core().max_receive_size
             }
 
-            /// The DSCP of the packets.
+            /// The DSCP of the packets: the one of the options, else what the network asks for with the
+            /// reservation (RFC 2996), else what fits the agreed specification (RFC 4594).
             pub fn dscp(&self) -> Dscp {
-                self.core().dscp
+                self.core().dscp()
             }
 
             /// The local address.

@@ -3,6 +3,7 @@
 //! report.
 
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -16,6 +17,7 @@ use super::core::{Control, Core, lock};
 use super::incoming::INTERVAL;
 use super::report;
 use ontempo_monitor::{Carrier, Publisher, ReportFolder};
+use ontempo_udp::Dscp;
 
 /// How long to wait for answers to reports: they compare the clocks, and longer round
 /// trips would give a large error.
@@ -27,6 +29,8 @@ const GONE: Duration = Duration::from_secs(30);
 /// A connection as seen by the thread. Nothing here blocks.
 pub(super) trait Maintained: Send + Sync {
     fn core(&self) -> &Core;
+    /// Gives all packets from now on a DSCP.
+    fn mark(&self, dscp: Dscp) -> io::Result<()>;
     /// Sends a control message, or skips it if the send buffer is full.
     fn send_control(&self, control: &Control);
     /// Handles the peer's control messages, and returns the file to wait at for more;
@@ -216,8 +220,7 @@ fn tend(connection: &dyn Maintained) {
         connection.send_control(&control);
     }
     connection.look();
-    let changed = lock(&core.reserved).poll();
-    core.publish_reservations(&changed);
+    hear_daemon(connection);
     if let Some(refused) = core.fail_unreserved() {
         connection.send_control(&refused);
         core.close();
@@ -229,6 +232,15 @@ fn tend(connection: &dyn Maintained) {
         core.close();
         connection.hang_up();
     }
+}
+
+/// Takes what the daemon reports about the connection's reservations.
+pub(super) fn hear_daemon(connection: &dyn Maintained) {
+    let core = connection.core();
+    let changed = lock(&core.reserved).poll();
+    // Who is told that it is reserved sends packets with the DSCP that goes with it.
+    core.mark_anew(|dscp| connection.mark(dscp));
+    core.publish_reservations(&changed);
 }
 
 /// Handles messages within the window, for connections whose application does not read.
@@ -271,6 +283,10 @@ mod tests {
     impl Maintained for Looked {
         fn core(&self) -> &Core {
             &self.stream.inner().core
+        }
+
+        fn mark(&self, _: Dscp) -> io::Result<()> {
+            Ok(())
         }
 
         fn send_control(&self, _: &Control) {}

@@ -9,7 +9,9 @@ use std::time::Duration as Wall;
 use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_reservation::local::{Client, Notice, Request, socket};
-use ontempo_reservation::message::{AdSpec, Descriptor, FlowSpec, Sender, Session, Style};
+use ontempo_reservation::message::{
+    AdSpec, Dclass, Descriptor, FlowSpec, Mark, Sender, Session, Style,
+};
 use ontempo_reservation::qos::{self as mapping, Packing};
 
 use super::wire::{TCP_HEADER, UDP_HEADER};
@@ -25,6 +27,13 @@ pub(super) fn dscp(agreed: &Specification) -> Dscp {
     Dscp::new(mapping::dscp(agreed).bits()).unwrap_or_default()
 }
 
+/// What a sender's packets are to be marked with. The daemon passes on nothing else, but a socket of
+/// whoever has set the path of another daemon's must not mark network control either.
+fn asked_of(sender: &Sender, marks: &[Mark]) -> Option<Dscp> {
+    let mark = marks.iter().find(|mark| mark.is_for(sender))?;
+    mark.dscps.and(Dclass::MARKABLE).first().and_then(Dscp::new)
+}
+
 /// Reservation of one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
@@ -36,6 +45,8 @@ pub(super) struct Standing {
     packing: Packing,
     pub(super) state: Reservation,
     pub(super) reason: String,
+    /// What the network asks packets to be marked with, while it grants the reservation.
+    pub(super) dscp: Option<Dscp>,
     /// Only one end reserves: there is nothing to ask the network for.
     is_one_sided: bool,
 }
@@ -99,6 +110,7 @@ impl Reserved {
                 packing: packing(carrier, to.is_ipv4()),
                 state: Reservation::Requested,
                 reason: String::new(),
+                dscp: None,
                 is_one_sided: false,
             })
         };
@@ -255,7 +267,7 @@ impl Standing {
     }
 
     fn end(&mut self, state: Reservation, reason: String) {
-        (self.state, self.reason) = (state, reason);
+        (self.state, self.reason, self.dscp) = (state, reason, None);
     }
 
     fn is_ended(&self) -> bool {
@@ -327,8 +339,9 @@ impl Standing {
             Notice::Confirmed { flows, .. } if is_ours(flows) => {
                 self.end(self.granted(), String::new());
             }
-            Notice::Reserved { flows, .. } if is_ours(flows) => {
+            Notice::Reserved { flows, marks, .. } if is_ours(flows) => {
                 self.end(self.granted(), String::new());
+                self.dscp = asked_of(&self.sender, marks);
             }
             Notice::Reserved { .. } if self.state == self.granted() => {
                 self.end(Reservation::Lost, "the receiver or the network has ended it".to_owned());
@@ -354,5 +367,70 @@ impl Standing {
             _ => {}
         }
         before != (self.state, self.reason.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ontempo_foundation::MessageRate;
+
+    use super::*;
+
+    /// A reservation of a flow that this end sends, and what the daemon says of it.
+    fn sending() -> (Standing, Client) {
+        let at = std::env::temp_dir().join(format!("ontempo-dclass-{}", std::process::id()));
+        let _ = std::fs::remove_file(&at);
+        let listener = std::os::unix::net::UnixListener::bind(&at).expect("a socket");
+        let client = Client::connect(&at).expect("it listens");
+        std::fs::remove_file(&at).expect("it is there");
+        drop(listener);
+        let rated = Specification {
+            max_rate: Term::firm(MessageRate::per_second(40)),
+            ..Specification::default()
+        };
+        let [local, remote] = ["10.0.0.1:4000", "10.0.0.2:5000"].map(|at| at.parse().expect("one"));
+        let reserving = Reserving { service: Reserve::ControlledLoad, peer: true };
+        let none = Specification::default();
+        let mut asked = Reserved::ask(reserving, Carrier::Udp, (local, remote), (&rated, &none));
+        (asked.standing.remove(0), client)
+    }
+
+    #[test]
+    fn the_dscp_is_what_the_daemon_says_while_it_is_reserved_and_never_network_control() {
+        let (mut standing, mut client) = sending();
+        let (session, sender) = (standing.session, standing.sender);
+        let other = Sender { port: 9, ..sender };
+        let flowspec = match standing.request(None) {
+            Some(Request::Send { traffic, .. }) => FlowSpec::ControlledLoad(traffic),
+            other => panic!("{other:?}"),
+        };
+        let flows = vec![Descriptor { flowspec, filters: vec![sender] }];
+        let style = Style::FixedFilter;
+        let reserved = |marks: &[(Vec<Sender>, &[u8])]| {
+            let mark = |(senders, dscps): &(Vec<Sender>, &[u8])| Mark {
+                senders: senders.clone(),
+                dscps: Dclass::try_from(dscps.to_vec()).expect("they are DSCPs"),
+            };
+            let marks = marks.iter().map(mark).collect();
+            Notice::Reserved { session, style, flows: flows.clone(), marks }
+        };
+        let own = || vec![sender];
+        for (marks, expected) in [
+            (vec![(own(), &[34][..])], Some(34)),
+            (vec![(vec![other], &[26]), (own(), &[14, 12, 10])], Some(10)),
+            (vec![(Vec::new(), &[46])], Some(46)),
+            (vec![(vec![other], &[26])], None),
+            (vec![(own(), &[0, 48, 56, 63])], None),
+            (vec![(own(), &[48, 18])], Some(18)),
+            (Vec::new(), None),
+        ] {
+            standing.on(&reserved(&marks), &mut client);
+            assert_eq!(standing.dscp.map(Dscp::get), expected, "{marks:?}");
+            assert_eq!(standing.state, Reservation::ControlledLoad);
+        }
+        standing.on(&reserved(&[(own(), &[34])]), &mut client);
+        let nothing = Notice::Reserved { session, style, flows: Vec::new(), marks: Vec::new() };
+        assert!(standing.on(&nothing, &mut client));
+        assert_eq!((standing.state, standing.dscp), (Reservation::Lost, None));
     }
 }

@@ -46,7 +46,8 @@ pub struct QosOptions {
     pub send: Specification,
     /// Specification of the receiving direction.
     pub receive: Specification,
-    /// DSCP of the packets; `None`: as RFC 4594 recommends for the agreed specification.
+    /// DSCP of the packets; `None`: what the network asks for with the reservation (DCLASS, RFC 2996), else
+    /// as RFC 4594 recommends for the agreed specification.
     pub dscp: Option<Dscp>,
     /// Congestion control of what this end sends over QUIC; `None`: the transport's default. Over
     /// TCP the kernel chooses it and UDP has none, so that `Some` is an error there.

@@ -59,7 +59,7 @@ struct Handle {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     core: Core,
     connection: Connection,
     control: SendFlow,
@@ -205,7 +205,7 @@ impl QosConnection {
             local.set_ip(local_to(remote)?.ip());
         }
         let core = facade::core(Carrier::Quic, (local, remote), options, established);
-        connection.mark(core.dscp);
+        connection.mark(core.dscp());
         let config = flow(&established.sending, options.reliable);
         let may_drop = config.reliability == Reliability::Deadline;
         let lifetime = established.sending.max_delay.value.filter(|_| may_drop);
@@ -230,7 +230,7 @@ impl QosConnection {
         Ok(Self(Arc::new(Handle { inner, thread: Mutex::new(Some(thread)) })))
     }
 
-    fn inner(&self) -> &Inner {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.0.inner
     }
 
@@ -243,7 +243,7 @@ impl QosConnection {
     /// # Errors
     /// If it exceeds the agreed size, the timeout expires, or the connection has ended.
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
-        let Inner { core, data: flow, sending, lifetime, write_timeout, .. } = self.inner();
+        let Inner { core, data: flow, sending, lifetime, write_timeout, .. } = &**self.inner();
         if data.len() > core.max_send_size {
             return Err(too_long(data.len(), core.max_send_size, "what was agreed"));
         }
@@ -498,6 +498,11 @@ impl Inner {
 impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
+    }
+
+    fn mark(&self, dscp: Dscp) -> io::Result<()> {
+        self.connection.mark(dscp);
+        Ok(())
     }
 
     fn send_control(&self, control: &Control) {

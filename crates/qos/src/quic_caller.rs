@@ -70,7 +70,7 @@ impl QosCaller {
         let connection = caller.connect(address, name, trust, token.clone())?;
         let connected = QosConnection::greet(connection, &self.options, until)?;
         drop(turn);
-        facade::must_reserve(connected.core(), &self.options)?;
+        facade::must_reserve(&**connected.inner(), &self.options)?;
         Ok(connected)
     }
 

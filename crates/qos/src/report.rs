@@ -70,7 +70,7 @@ fn socket(core: &Core, direction: Direction, figures: &Figures) -> SocketReport 
         carrier: core.carrier,
         local: core.local().to_string(),
         remote: core.remote().to_string(),
-        dscp: core.dscp.get(),
+        dscp: core.dscp().get(),
         reservation: standing.map_or(Reservation::None, |standing| standing.state),
         reason: standing.map(|standing| standing.reason.clone()).unwrap_or_default(),
         opened_ms: core.opened_ms,

@@ -194,7 +194,7 @@ impl Inner {
         let Some(recovery) = &self.recovery else { return Ok(()) };
         let (until, session) = (deadline(most), self.core.session);
         let mut stream = TcpStream::connect_timeout(&self.core.remote(), most)?;
-        facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp)?;
+        facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp())?;
         stream.set_write_timeout(Some(most))?;
         let (attempt, received) = (recovery.next_attempt(), self.freeze());
         let hello = Setup::Return { session, token: recovery.token, attempt, received };
@@ -247,7 +247,7 @@ impl Inner {
             .and_then(|()| io::Write::write_all(&mut (&stream), &answer.to_bytes()));
         // Otherwise it may come again.
         let gone_on = written.map_err(Failed::from).and_then(|()| {
-            facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp)?;
+            facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp())?;
             self.go_on(stream, returning.received)
         });
         // Otherwise a thread waits already.

@@ -90,7 +90,7 @@ impl QosSocket {
         socket.connect(address)?;
         let established = ask(&socket, options)?;
         let connected = Self::establish(socket, options, &established)?;
-        facade::must_reserve(connected.core(), options)?;
+        facade::must_reserve(&**connected.inner(), options)?;
         Ok(connected)
     }
 
@@ -115,7 +115,7 @@ impl QosSocket {
         socket.set_read_timeout(None)?;
         let addresses = (socket.local_addr()?, socket.peer_addr()?);
         let core = facade::core(Carrier::Udp, addresses, options, established);
-        facade::mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
+        facade::mark((&socket).into(), addresses.0.is_ipv4(), core.dscp())?;
         let reader = Mutex::new(Reader::new(core.max_receive_size));
         let inner = Arc::new(Inner {
             core,
@@ -445,6 +445,10 @@ impl Inner {
 impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
+    }
+
+    fn mark(&self, dscp: Dscp) -> io::Result<()> {
+        facade::mark((&self.socket).into(), self.core.remote().is_ipv4(), dscp)
     }
 
     fn send_control(&self, control: &Control) {

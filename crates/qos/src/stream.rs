@@ -61,7 +61,7 @@ impl QosStream {
         let established =
             concluded.unwrap_or(Err(SetupError::Wire(super::wire::WireError::Malformed)))?;
         let connected = Self::establish(stream, options, &established, Way::Connect)?;
-        facade::must_reserve(connected.core(), options)?;
+        facade::must_reserve(&**connected.inner(), options)?;
         Ok(connected)
     }
 
@@ -77,7 +77,7 @@ impl QosStream {
         stream.set_write_timeout(None)?;
         let addresses = (stream.local_addr()?, stream.peer_addr()?);
         let core = facade::core(Carrier::Tcp, addresses, options, established);
-        facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
+        facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp())?;
         let rec_time = established.rec_time().map(|time| Wall::from_nanos(time.as_nanos()));
         let recovery = established.token.zip(rec_time);
         let recovery = recovery.map(|(token, rec_time)| Recovery::new(token, rec_time));
@@ -262,6 +262,10 @@ fn read_until_end(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result
 impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
+    }
+
+    fn mark(&self, dscp: Dscp) -> io::Result<()> {
+        facade::mark((&self.channel).into(), self.core.remote().is_ipv4(), dscp)
     }
 
     fn send_control(&self, control: &Control) {

@@ -58,6 +58,7 @@ fn machine(node: usize, refresh_reduction: bool) -> Machine<Line> {
             latency: None,
             mtu: 1500,
             overhead: Bytes::new(14),
+            aggregates: Vec::new(),
             guaranteed: None,
             refresh_reduction,
             guard: None,

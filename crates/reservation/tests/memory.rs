@@ -57,6 +57,7 @@ fn interface(number: u32) -> InterfaceConfig {
         latency: None,
         mtu: 1500,
         overhead: Bytes::ZERO,
+        aggregates: Vec::new(),
         guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
         refresh_reduction: true,
         guard: None,
@@ -171,7 +172,7 @@ fn fill(acknowledges: bool) {
             confirm: None,
             scope,
             style,
-            flows,
+            flows: flows.into_iter().map(Into::into).collect(),
         };
         let bytes = message(number, Body::Resv(resv)).encode().expect("it is right");
         router.hears(by, next.address, &bytes);

@@ -370,6 +370,11 @@ impl Interface {
         self.aggregates.iter().any(WrittenAggregate::takes_guaranteed)
     }
 
+    /// Its aggregates; [`Config::read`] has checked that they can be read.
+    pub(crate) fn aggregates(&self) -> Vec<Aggregate> {
+        self.read_aggregates().unwrap_or_default()
+    }
+
     fn read_aggregates(&self) -> Result<Vec<Aggregate>, String> {
         let numbered = self.aggregates.iter().enumerate();
         numbered

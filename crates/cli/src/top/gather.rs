@@ -225,6 +225,7 @@ mod tests {
             interface: Some(2),
             senders: vec![sender],
             flowspec,
+            dscps: Default::default(),
             send_ttl: 64,
             rsvp_hop: true,
             period_ms: 30_000,

@@ -43,7 +43,8 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    fn takes(&self, flowspec: &FlowSpec) -> bool {
+    /// Whether a reservation of this flowspec belongs to it, unless one before it takes it.
+    pub(crate) fn takes(&self, flowspec: &FlowSpec) -> bool {
         let is_guaranteed = matches!(flowspec, FlowSpec::Guaranteed { .. });
         let serves = match self.serves {
             Serves::Both => true,

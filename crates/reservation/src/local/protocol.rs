@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::status::Status;
 use crate::message::{
-    AdSpec, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style, TrafficSpec,
+    AdSpec, Descriptor, ErrorSpec, FlowSpec, Mark, Sender, Session, Style, TrafficSpec,
 };
 
 /// The default path of the daemon's socket.
@@ -145,6 +145,10 @@ pub enum Notice {
         style: Style,
         /// What is reserved for whom.
         flows: Vec<Descriptor>,
+        /// What their packets are to be marked with, as far as the network asks for it (RFC 2996). Not in
+        /// the document where there is nothing, as before it had this member.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        marks: Vec<Mark>,
     },
     /// The announcement of a flow has failed.
     PathError {
@@ -243,4 +247,35 @@ pub fn question(line: &[u8]) -> Result<Question, String> {
 /// Only the peak rate may be infinite.
 fn is_bounded(traffic: &TrafficSpec) -> bool {
     traffic.rate.is_finite() && traffic.burst.is_finite() && !traffic.peak.is_nan()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Dclass;
+
+    fn reserved(marks: Vec<Mark>) -> Notice {
+        let address = IpAddr::from([10, 0, 0, 3]);
+        let session = Session { destination: address, protocol: 17, port: 5000 };
+        Notice::Reserved { session, style: Style::Wildcard, flows: Vec::new(), marks }
+    }
+
+    #[test]
+    fn a_notice_with_marks_is_read_by_an_application_of_before_and_one_without_is_as_before() {
+        let session = r#"{"destination":"10.0.0.3","protocol":17,"port":5000}"#;
+        let before = format!(
+            r#"{{"event":{{"reserved":{{"session":{session},"style":"wildcard","flows":[]}}}}}}"#
+        );
+        let none = Reply::Event(reserved(Vec::new()));
+        assert_eq!(line(&none), format!("{before}\n").into_bytes());
+        assert_eq!(serde_json::from_str::<Reply>(&before).expect("it is read"), none);
+        let marks = vec![Mark { senders: Vec::new(), dscps: Dclass::of(34) }];
+        let marked = Reply::Event(reserved(marks));
+        let written = String::from_utf8(line(&marked)).expect("text");
+        assert!(written.contains(r#""marks":[{"senders":[],"dscps":[34]}]"#), "{written}");
+        assert_eq!(serde_json::from_str::<Reply>(&written).expect("it is read"), marked);
+        // A member that is not known is passed over.
+        let later = written.replace("marks", "unheard-of");
+        assert_eq!(serde_json::from_str::<Reply>(&later).expect("it is read"), none);
+    }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{AdSpec, FlowSpec, Sender, Session, Style, TrafficSpec};
+use crate::message::{AdSpec, Dclass, FlowSpec, Sender, Session, Style, TrafficSpec};
 
 /// How much of one kind of state a status lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +184,10 @@ pub struct PathStatus {
     pub period_ms: u64,
     /// When its contents last changed, in seconds from the daemon's start.
     pub changed_s: f64,
+    /// What the previous hop, or the application, is told to mark its packets with: one of these;
+    /// none where nothing is asked for, or it is not reserved.
+    #[serde(default)]
+    pub dscps: Dclass,
 }
 
 /// A flow descriptor of a next hop, or of an application of this host.
@@ -199,6 +203,9 @@ pub struct ReservationStatus {
     pub senders: Vec<Sender>,
     /// The flowspec.
     pub flowspec: FlowSpec,
+    /// The DSCPs that the next hop asks for, but for those that no host may be asked for.
+    #[serde(default)]
+    pub dscps: Dclass,
     /// The TTL in the message's header.
     pub send_ttl: u8,
     /// No hop between lacks RSVP.
@@ -224,6 +231,9 @@ pub struct RequestStatus {
     pub senders: Vec<Sender>,
     /// The flowspec.
     pub flowspec: FlowSpec,
+    /// The DSCPs that it asks for.
+    #[serde(default)]
+    pub dscps: Dclass,
     /// When its contents last changed, in seconds from the daemon's start.
     pub changed_s: f64,
 }

@@ -10,7 +10,7 @@ use super::node::Machine;
 use super::path::PathUpdate;
 use super::state::{Flow, FlowId, ResvState};
 use crate::message::{
-    AdSpec, Descriptor, FlowSpec, GuaranteedAd, Hop, Sender, Session, Style, TrafficSpec,
+    AdSpec, Dclass, Descriptor, FlowSpec, GuaranteedAd, Hop, Sender, Session, Style, TrafficSpec,
 };
 
 impl<R: Routes> Machine<R> {
@@ -124,7 +124,15 @@ impl<R: Routes> Machine<R> {
                 _ => None,
             };
             let filters: BTreeSet<Sender> = flow.filters.iter().copied().collect();
-            (id, Flow { flowspec: flow.flowspec, filters, expires: Time::NEVER, changed: now })
+            let flow = Flow {
+                flowspec: flow.flowspec,
+                filters,
+                dclass: Dclass::NONE,
+                unmarkable: Dclass::NONE,
+                expires: Time::NEVER,
+                changed: now,
+            };
+            (id, flow)
         };
         let state = Box::new(ResvState {
             style,

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 
 use ontempo_foundation::{Bytes, Duration, Rate};
 
+use crate::htb::Aggregate;
 use crate::integrity::Guard;
 use crate::message::{
-    AdSpec, Cause, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style, TrafficSpec,
+    AdSpec, Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, Mark, Sender, Session, Style,
+    TrafficSpec,
 };
 
 /// One of the node's interfaces; also the logical interface handle in its messages.
@@ -123,6 +125,9 @@ pub struct InterfaceConfig {
     pub overhead: Bytes,
     /// Error terms of guaranteed service (RFC 2212); `None` where it is not offered.
     pub guaranteed: Option<ErrorTerms>,
+    /// What reservations share a class, to which packets come by their DSCP: previous hops are told of it
+    /// (DCLASS, RFC 2996).
+    pub aggregates: Vec<Aggregate>,
     /// Messages are numbered and refreshed by number (RFC 2961); off where routers that do not
     /// know it would refuse them.
     pub refresh_reduction: bool,
@@ -210,6 +215,8 @@ pub enum Event {
         style: Style,
         /// What is reserved for whom.
         flows: Vec<Descriptor>,
+        /// What packets are to be marked with, as far as the network asks for it (RFC 2996).
+        marks: Vec<Mark>,
     },
     /// A sender's PATH failed.
     PathError {
@@ -280,6 +287,33 @@ pub enum Change {
         next: IpAddr,
         /// By this interface.
         by: InterfaceId,
+    },
+    /// A previous hop, or an application of this node, is told other DSCPs for packets than before
+    /// (RFC 2996).
+    Marked {
+        /// Where the flows go.
+        session: Session,
+        /// Who sends them; none stands for all.
+        senders: Vec<Sender>,
+        /// What they are to be marked with; none: nothing is asked any more.
+        dscps: Dclass,
+        /// What else nodes downstream ask for, which this cannot serve.
+        unserved: Dclass,
+        /// Who is told.
+        previous: IpAddr,
+        /// By this interface; [`InterfaceId::LOCAL`] for an application of this node.
+        by: InterfaceId,
+    },
+    /// A next hop asks for DSCPs that no host may be asked for (0, and 48 to 63): they are left out.
+    Unmarkable {
+        /// Where the flows go.
+        session: Session,
+        /// The next hop.
+        next: IpAddr,
+        /// By this interface.
+        by: InterfaceId,
+        /// Which.
+        dscps: Dclass,
     },
     /// That state has ended.
     ResvEnded {

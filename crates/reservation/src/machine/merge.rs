@@ -7,8 +7,10 @@ use ontempo_foundation::Bytes;
 
 use super::admission::Share;
 use super::boundary::{InterfaceId, Reservation};
-use super::state::{FlowId, Neighbour, SessionState};
-use crate::message::{Cause, Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
+use super::state::{Flow, FlowId, Neighbour, ResvState, SessionState, Told};
+use crate::message::{
+    Cause, Dclass, Descriptor, FlowSpec, Marked, Sender, Session, Style, TrafficSpec,
+};
 
 /// The reservation to install on an interface (RFC 2209, UPDATE TRAFFIC CONTROL): the flowspecs of
 /// the next hops merged, bounded by the sum of the TSpecs of the senders; rate and burst as the link
@@ -66,11 +68,13 @@ fn bounded_by(flowspec: &FlowSpec, sent: &TrafficSpec) -> FlowSpec {
 }
 
 /// Style and flow descriptors of the RESV to a previous hop (RFC 2209, RESV REFRESH); `None` where
-/// nothing is reserved for its senders.
+/// nothing is reserved for its senders. `aggregate` is the DSCP of the aggregate that a flowspec is in
+/// on an interface: `None` where it is in none.
 pub(super) fn merged_resv(
     state: &SessionState,
     previous: Neighbour,
-) -> Option<(Style, Vec<Descriptor>)> {
+    aggregate: impl Fn(InterfaceId, &FlowSpec) -> Option<Dclass>,
+) -> Option<(Style, Vec<Told>)> {
     let style = state.style()?;
     let senders: Vec<Sender> = state
         .paths
@@ -78,12 +82,16 @@ pub(super) fn merged_resv(
         .filter(|(_, path)| path.previous() == previous)
         .map(|(sender, _)| *sender)
         .collect();
-    let flows: Vec<Descriptor> = if style == Style::FixedFilter {
+    let told = |flowspec, filters, of: &[Sender], flow_id| {
+        let (dclass, unserved) = dclass_towards(state, of, flow_id, &aggregate);
+        Told { marked: Marked { descriptor: Descriptor { flowspec, filters }, dclass }, unserved }
+    };
+    let flows: Vec<Told> = if style == Style::FixedFilter {
         senders
             .iter()
             .filter_map(|sender| {
                 let flowspec = merged_towards(state, &[*sender], Some(*sender))?;
-                Some(Descriptor { flowspec, filters: vec![*sender] })
+                Some(told(flowspec, vec![*sender], &[*sender], Some(*sender)))
             })
             .collect()
     } else {
@@ -92,7 +100,7 @@ pub(super) fn merged_resv(
             Style::Wildcard => Vec::new(),
             _ => named(state, &senders),
         };
-        vec![Descriptor { flowspec, filters }]
+        vec![told(flowspec, filters, &senders, None)]
     };
     (!flows.is_empty()).then_some((style, flows))
 }
@@ -116,10 +124,7 @@ fn merged_towards(state: &SessionState, senders: &[Sender], flow_id: FlowId) -> 
     let mut blocked: Option<FlowSpec> = None;
     for ((by, _), resv) in &state.reservations {
         let Some(flow) = resv.flows.get(&flow_id) else { continue };
-        let matching = |sender: &&Sender| {
-            let named = resv.style == Style::Wildcard || flow.filters.contains(sender);
-            named && state.paths.get(sender).is_some_and(|path| path.reaches(*by))
-        };
+        let matching = |sender: &&Sender| is_for(state, (*by, resv), flow, sender);
         let mut matching = senders.iter().filter(matching).peekable();
         if matching.peek().is_none() {
             continue;
@@ -139,6 +144,50 @@ fn merged_towards(state: &SessionState, senders: &[Sender], flow_id: FlowId) -> 
     open.or(blocked)
 }
 
+/// Whether a next hop's flow descriptor is for this sender, whose packets leave by its interface.
+fn is_for(
+    state: &SessionState,
+    (by, resv): (InterfaceId, &ResvState),
+    flow: &Flow,
+    sender: &Sender,
+) -> bool {
+    let named = resv.style == Style::Wildcard || flow.filters.contains(sender);
+    named && state.paths.get(sender).is_some_and(|path| path.reaches(by))
+}
+
+/// The DSCPs for packets of these senders, which each marks with one: those that all interfaces and next
+/// hops with a wish have in common; and what those ask for that these cannot serve.
+///
+/// What an interface has a reservation's aggregate for goes before what its next hop asks for: packets are
+/// marked for the network that they come to first, and beyond it whoever borders on it marks them anew
+/// (RFC 2996 section 1.1).
+fn dclass_towards(
+    state: &SessionState,
+    senders: &[Sender],
+    flow_id: FlowId,
+    aggregate: impl Fn(InterfaceId, &FlowSpec) -> Option<Dclass>,
+) -> (Dclass, Dclass) {
+    let (mut wishes, mut common) = (Vec::new(), None);
+    for ((by, _), resv) in &state.reservations {
+        let Some(flow) = resv.flows.get(&flow_id) else { continue };
+        if !senders.iter().any(|sender| is_for(state, (*by, resv), flow, sender)) {
+            continue;
+        }
+        let installed = state.installed.get(&(*by, flow_id));
+        let own = installed.and_then(|known| aggregate(*by, &known.reservation.flowspec));
+        let asked = own.unwrap_or(flow.dclass);
+        // Who has no wish is served by any.
+        if !asked.is_empty() {
+            common = Some(common.map_or(asked, |common: Dclass| common.and(asked)));
+        }
+        wishes.extend([asked, flow.dclass]);
+    }
+    let common = common.unwrap_or_default();
+    let is_served = |wish: &Dclass| !wish.and(common).is_empty();
+    let unserved = wishes.into_iter().filter(|wish| !is_served(wish));
+    (common, unserved.fold(Dclass::NONE, Dclass::or))
+}
+
 /// Strictly smaller.
 fn smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
     one.partial_cmp(other) == Some(core::cmp::Ordering::Less)
@@ -146,10 +195,14 @@ fn smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
 
 /// The filterspecs of `before` that `after` lacks: for them a ResvTear is due. Under WF there are
 /// none.
-pub(super) fn removed_filters(before: &[Descriptor], after: &[Descriptor]) -> Vec<Sender> {
-    let kept: BTreeSet<&Sender> = after.iter().flat_map(|flow| &flow.filters).collect();
-    let all = before.iter().flat_map(|flow| &flow.filters);
+pub(super) fn removed_filters(before: &[Told], after: &[Told]) -> Vec<Sender> {
+    let kept: BTreeSet<&Sender> = filters_of(after).collect();
+    let all = filters_of(before);
     all.filter(|sender| !kept.contains(sender)).copied().collect()
+}
+
+fn filters_of(told: &[Told]) -> impl Iterator<Item = &Sender> {
+    told.iter().flat_map(|told| &told.marked.descriptor.filters)
 }
 
 /// The reservations that are installed or required, by interface.

@@ -4,7 +4,7 @@ use ontempo_foundation::{Duration, Time};
 
 use super::boundary::{Event, InterfaceId, Routes};
 use super::node::Machine;
-use super::state::{Neighbour, PathState, ResvState, SessionState, UpstreamResv};
+use super::state::{Neighbour, PathState, ResvState, SessionState, Told, UpstreamResv};
 use crate::local::{Notice, PathStatus, RequestStatus, ReservationStatus, Room, SessionStatus};
 use crate::message::{RawObject, Sender, Session, class};
 
@@ -26,7 +26,9 @@ impl Event {
                 Notice::Path { session, sender, traffic, adspec }
             }
             Self::PathGone { session, sender } => Notice::PathGone { session, sender },
-            Self::Reserved { session, style, flows } => Notice::Reserved { session, style, flows },
+            Self::Reserved { session, style, flows, marks } => {
+                Notice::Reserved { session, style, flows, marks }
+            }
             Self::PathError { session, sender, error } => {
                 Notice::PathError { session, sender, failure: error.into() }
             }
@@ -47,7 +49,7 @@ struct Rooms {
 }
 
 fn session_status(session: &Session, state: &SessionState, rooms: &mut Rooms) -> SessionStatus {
-    let paths = state.paths.iter().map(|(sender, path)| path_statuses(sender, path));
+    let paths = state.paths.iter().map(|(sender, path)| path_statuses(state, sender, path));
     let reservations =
         state.reservations.iter().flat_map(|(next, resv)| reservation_statuses(next, resv));
     let requests = state.upstream.iter().flat_map(|(previous, up)| request_statuses(previous, up));
@@ -59,7 +61,9 @@ fn session_status(session: &Session, state: &SessionState, rooms: &mut Rooms) ->
     }
 }
 
-fn path_statuses(sender: &Sender, path: &PathState) -> PathStatus {
+fn path_statuses(state: &SessionState, sender: &Sender, path: &PathState) -> PathStatus {
+    let up = state.upstream.get(&path.previous());
+    let mut marks = up.into_iter().flat_map(|up| up.flows.iter().filter_map(Told::mark));
     PathStatus {
         sender: *sender,
         traffic: path.traffic,
@@ -73,6 +77,7 @@ fn path_statuses(sender: &Sender, path: &PathState) -> PathStatus {
         rsvp_hop: !path.non_rsvp_hop(),
         period_ms: millis(path.period),
         changed_s: seconds(path.changed),
+        dscps: marks.find(|mark| mark.is_for(sender)).map(|mark| mark.dscps).unwrap_or_default(),
     }
 }
 
@@ -86,6 +91,7 @@ fn reservation_statuses(
         interface: index(next.0),
         senders: flow.filters.iter().copied().collect(),
         flowspec: flow.flowspec,
+        dscps: flow.dclass,
         send_ttl: resv.ttls.1,
         rsvp_hop: resv.ttls.0 == resv.ttls.1,
         period_ms: millis(resv.period),
@@ -99,13 +105,14 @@ fn request_statuses(
     up: &UpstreamResv,
 ) -> impl Iterator<Item = RequestStatus> {
     index(previous.0).into_iter().flat_map(move |interface| {
-        up.flows.iter().map(move |flow| RequestStatus {
+        up.flows.iter().map(|told| &told.marked).map(move |marked| RequestStatus {
             style: up.style,
             previous: previous.1,
             interface,
             handle: up.handle,
-            senders: flow.filters.clone(),
-            flowspec: flow.flowspec,
+            senders: marked.descriptor.filters.clone(),
+            flowspec: marked.descriptor.flowspec,
+            dscps: marked.dclass,
             changed_s: seconds(up.changed),
         })
     })

@@ -12,8 +12,8 @@ use super::path::{NOT_TRUSTED, TOO_MANY};
 use super::shares::of_neighbours;
 use super::state::{Flow, FlowId, Neighbour, PathState, RefreshedState, ResvState, SessionState};
 use crate::message::{
-    Cause, Descriptor, ErrorSpec, FlowSpec, Message, Resv, ResvConf, ResvErr, ResvTear, Sender,
-    Session, Style,
+    Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, Marked, Message, Resv, ResvConf, ResvErr,
+    ResvTear, Sender, Session, Style,
 };
 
 impl<R: Routes> Machine<R> {
@@ -46,7 +46,7 @@ impl<R: Routes> Machine<R> {
         if let Some(cause) = refusal {
             if let Some(flow) = resv.flows.first() {
                 let error = self.error(next, &resv.session, cause);
-                self.refuse_resv(now, next, resv, flow.clone(), error);
+                self.refuse_resv(now, next, resv, flow.descriptor.clone(), error);
             }
             return Ok(());
         }
@@ -106,10 +106,10 @@ impl<R: Routes> Machine<R> {
             return Err(NOT_TRUSTED);
         }
         let mut own = resv.clone();
-        for flow in &mut own.flows {
+        for Marked { descriptor: flow, .. } in &mut own.flows {
             flow.filters.retain(|sender| state.paths.get(sender).is_some_and(|path| is_own(path)));
         }
-        own.flows.retain(|flow| !flow.filters.is_empty());
+        own.flows.retain(|flow| !flow.descriptor.filters.is_empty());
         if own.flows.is_empty() { Err(NOT_TRUSTED) } else { Ok(Some(own)) }
     }
 
@@ -125,7 +125,7 @@ impl<R: Routes> Machine<R> {
         if let Err(cause) = self.resv_fits(state, next, resv) {
             if let Some(flow) = resv.flows.first() {
                 let error = self.error(next, &resv.session, cause);
-                self.refuse_resv(now, next, resv, flow.clone(), error);
+                self.refuse_resv(now, next, resv, flow.descriptor.clone(), error);
             }
             return (false, Vec::new());
         }
@@ -148,8 +148,9 @@ impl<R: Routes> Machine<R> {
             })
         });
         known.period = period;
-        for descriptor in &resv.flows {
-            match self.take_flow(now, state, next, resv, descriptor, expires) {
+        for marked in &resv.flows {
+            let descriptor = &marked.descriptor;
+            match self.take_flow(now, state, next, resv, marked, expires) {
                 Ok(new) => {
                     changed |= new;
                     accepted.push(descriptor);
@@ -193,7 +194,7 @@ impl<R: Routes> Machine<R> {
         state: &mut SessionState,
         next: Neighbour,
         resv: &Resv,
-        descriptor: &Descriptor,
+        Marked { descriptor, dclass }: &Marked,
         expires: Time,
     ) -> Result<bool, (Cause, bool)> {
         let by = next.0;
@@ -211,7 +212,10 @@ impl<R: Routes> Machine<R> {
             Style::FixedFilter => descriptor.filters.first().copied(),
             _ => None,
         };
-        let flow = Flow { flowspec: descriptor.flowspec, filters, expires, changed: now };
+        // Otherwise whoever can send a RESV could have a host's packets go ahead of routing protocols.
+        let (dclass, unmarkable) = (dclass.and(Dclass::MARKABLE), dclass.without(Dclass::MARKABLE));
+        let flowspec = descriptor.flowspec;
+        let flow = Flow { flowspec, filters, dclass, unmarkable, expires, changed: now };
         let (flows_elsewhere, flows_here) = (self.flow_count, state.flow_count());
         let Some(known) = state.reservations.get_mut(&next) else { return Ok(false) };
         let before = known.flows.get_mut(&flow_id).map(|before| {
@@ -231,7 +235,14 @@ impl<R: Routes> Machine<R> {
             return Ok(false);
         }
         known.flows.insert(flow_id, flow);
-        let Err(cause) = self.install(&resv.session, state, by, flow_id) else { return Ok(true) };
+        let Err(cause) = self.install(&resv.session, state, by, flow_id) else {
+            let was_so = before.is_some_and(|before| before.unmarkable == unmarkable);
+            if !unmarkable.is_empty() && !was_so {
+                let (session, (by, next), dscps) = (resv.session, next, unmarkable);
+                self.changed(Change::Unmarkable { session, next, by, dscps });
+            }
+            return Ok(true);
+        };
         if let Some(known) = state.reservations.get_mut(&next) {
             match before {
                 Some(before) => known.flows.insert(flow_id, before),

@@ -9,7 +9,7 @@ use ontempo_foundation::{Duration, Time};
 use super::admission::Share;
 use super::boundary::{Handle, InterfaceId, NextHop, Reservation};
 use crate::message::{
-    AdSpec, Descriptor, FlowSpec, Hop, RawObject, Sender, Session, Style, TrafficSpec,
+    AdSpec, Dclass, FlowSpec, Hop, Mark, Marked, RawObject, Sender, Session, Style, TrafficSpec,
 };
 
 /// A neighbour by the interface that leads to it; the node's own applications are one, too.
@@ -123,15 +123,19 @@ pub(super) struct Flow {
     pub(super) flowspec: FlowSpec,
     /// None under WF.
     pub(super) filters: BTreeSet<Sender>,
+    /// The DSCPs that the next hop asks for, and those of them that no host may be asked for.
+    pub(super) dclass: Dclass,
+    pub(super) unmarkable: Dclass,
     pub(super) expires: Time,
-    /// When the flowspec or the filterspecs last changed.
+    /// When the flowspec, the filterspecs or the DSCPs last changed.
     pub(super) changed: Time,
 }
 
 impl Flow {
-    /// Whether flowspec and filterspecs are equal.
+    /// Whether flowspec, filterspecs and DSCPs are equal.
     pub(super) fn is_equal_to(&self, other: &Self) -> bool {
-        (self.flowspec, &self.filters) == (other.flowspec, &other.filters)
+        (self.flowspec, &self.filters, self.dclass, self.unmarkable)
+            == (other.flowspec, &other.filters, other.dclass, other.unmarkable)
     }
 }
 
@@ -151,12 +155,29 @@ pub(super) struct UpstreamResv {
     /// The logical interface handle (LIH) of the previous hop.
     pub(super) handle: u32,
     pub(super) style: Style,
-    pub(super) flows: Vec<Descriptor>,
+    pub(super) flows: Vec<Told>,
     pub(super) refresh_at: Time,
     pub(super) sent: OwnMessageId,
     pub(super) confirms: Confirms,
     /// When the flowspec or the filterspecs last changed.
     pub(super) changed: Time,
+}
+
+/// A flow descriptor as a previous hop has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Told {
+    pub(super) marked: Marked,
+    /// DSCPs that nodes downstream ask for, which those of `marked` cannot serve.
+    pub(super) unserved: Dclass,
+}
+
+impl Told {
+    /// What its senders are to mark with, if anything.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        let Marked { descriptor, dclass } = &self.marked;
+        let mark = || Mark { senders: descriptor.filters.clone(), dscps: *dclass };
+        (!dclass.is_empty()).then(mark)
+    }
 }
 
 /// The receivers of the RESV_CONFIRMs sent to a previous hop, each with the time until which its

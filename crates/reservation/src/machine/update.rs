@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use ontempo_foundation::{Bytes, Time};
 
 use super::admission::Share;
-use super::boundary::{ControlRequest, Event, InterfaceId, NextHop, Routes};
+use super::boundary::{Change, ControlRequest, Event, InterfaceId, NextHop, Routes};
 use super::merge::{enforced, flow_ids, merged_resv, removed_filters};
 use super::node::Machine;
 use super::state::{
-    Confirms, Flow, FlowId, Installed, Neighbour, OwnMessageId, SessionState, UpstreamResv,
+    Confirms, Flow, FlowId, Installed, Neighbour, OwnMessageId, SessionState, Told, UpstreamResv,
 };
 use super::timers::Timer;
-use crate::message::{Cause, Descriptor, ErrorSpec, Sender, Session, Style};
+use crate::message::{Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style};
 
 impl<R: Routes> Machine<R> {
     /// Updates the installed reservations and the RESVs to previous hops after a change of state.
@@ -192,8 +192,12 @@ impl<R: Routes> Machine<R> {
             .values()
             .find(|path| path.previous() == previous)
             .map(|path| path.hop.interface);
-        let merged_resv = merged_resv(state, previous).zip(handle);
-        let before = state.upstream.get(&previous);
+        let aggregate = |by, flowspec: &FlowSpec| self.aggregate(by, flowspec);
+        let merged_resv = merged_resv(state, previous, aggregate).zip(handle);
+        if let Some(((_, flows), _)) = &merged_resv {
+            self.tell_of_marks(session, state, previous, flows);
+        }
+        let before = state.upstream.get_mut(&previous);
         match (merged_resv, before) {
             (None, None) => false,
             (None, Some(_)) => {
@@ -201,8 +205,14 @@ impl<R: Routes> Machine<R> {
                 false
             }
             (Some(((style, flows), handle)), Some(before))
-                if (before.style, &before.flows, before.handle) == (style, &flows, handle) =>
+                if (before.style, before.handle) == (style, handle)
+                    && before
+                        .flows
+                        .iter()
+                        .map(|told| &told.marked)
+                        .eq(flows.iter().map(|told| &told.marked)) =>
             {
+                before.flows = flows;
                 false
             }
             (Some(((style, flows), handle)), before) => {
@@ -225,13 +235,46 @@ impl<R: Routes> Machine<R> {
         }
     }
 
+    /// The DSCP of the aggregate that a reservation is in on an interface, if a host can be asked for
+    /// it; `None` where it is in none.
+    fn aggregate(&self, by: InterfaceId, flowspec: &FlowSpec) -> Option<Dclass> {
+        let aggregates = &self.interfaces.get(&by)?.config.aggregates;
+        let aggregate = aggregates.iter().find(|one| one.takes(flowspec))?;
+        Some(Dclass::of(aggregate.dscp).and(Dclass::MARKABLE))
+    }
+
+    /// Tells the operator where senders are to mark otherwise than before.
+    fn tell_of_marks(
+        &mut self,
+        session: &Session,
+        state: &SessionState,
+        previous: Neighbour,
+        flows: &[Told],
+    ) {
+        let before = state.upstream.get(&previous).map_or(&[][..], |up| &up.flows);
+        for told in flows {
+            let senders = &told.marked.descriptor.filters;
+            let is_same = |other: &&Told| {
+                let others = &other.marked.descriptor.filters;
+                others == senders || others.iter().any(|sender| senders.contains(sender))
+            };
+            let of = |told: &Told| (told.marked.dclass, told.unserved);
+            let (dscps, unserved) = of(told);
+            if before.iter().find(is_same).map(of).unwrap_or_default() != (dscps, unserved) {
+                let (session, senders) = (*session, senders.clone());
+                let (by, previous) = previous;
+                self.changed(Change::Marked { session, senders, dscps, unserved, previous, by });
+            }
+        }
+    }
+
     fn send_changed_resv(
         &mut self,
         now: Time,
         session: &Session,
         state: &mut SessionState,
         previous: Neighbour,
-        (style, flows, handle): (Style, Vec<Descriptor>, u32),
+        (style, flows, handle): (Style, Vec<Told>, u32),
         confirm: Option<IpAddr>,
     ) {
         let (refresh_at, sent, confirms) = state
@@ -240,11 +283,13 @@ impl<R: Routes> Machine<R> {
             .map_or((Time::NEVER, OwnMessageId::default(), Confirms::default()), |before| {
                 (before.refresh_at, before.sent, before.confirms)
             });
-        let affected = flows.clone();
+        let affected = flows.iter().map(|told| told.marked.descriptor.clone()).collect();
+        let marks = flows.iter().filter_map(Told::mark).collect();
         let up = UpstreamResv { handle, style, flows, refresh_at, sent, confirms, changed: now };
         state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
-            self.events.push_back(Event::Reserved { session: *session, style, flows: affected });
+            let (session, flows) = (*session, affected);
+            self.events.push_back(Event::Reserved { session, style, flows, marks });
         } else {
             self.send_resv(now, session, state, previous, confirm);
         }
@@ -263,8 +308,8 @@ impl<R: Routes> Machine<R> {
         self.timers.clear(&mut up.refresh_at, timer);
         self.forget(&mut up.sent);
         if previous.0 == InterfaceId::LOCAL {
-            let (session, flows) = (*session, Vec::new());
-            self.events.push_back(Event::Reserved { session, style: up.style, flows });
+            let (session, flows, marks) = (*session, Vec::new(), Vec::new());
+            self.events.push_back(Event::Reserved { session, style: up.style, flows, marks });
         } else {
             let filters = removed_filters(&up.flows, &[]);
             self.send_resv_tear(now, session, previous, up.handle, up.style, filters);

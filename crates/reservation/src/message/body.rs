@@ -2,6 +2,7 @@ use std::net::IpAddr;
 
 use ontempo_foundation::Duration;
 
+use super::dclass::Marked;
 use super::parts::{Descriptor, ErrorSpec, Hop, Sender, Session, Style};
 use super::service::{AdSpec, TrafficSpec};
 
@@ -91,7 +92,7 @@ pub struct Resv {
     /// Which senders.
     pub style: Style,
     /// Flow descriptors: one under SE and WF, one or more under FF.
-    pub flows: Vec<Descriptor>,
+    pub flows: Vec<Marked>,
 }
 
 /// PathErr: a PATH failed; sent upstream to the sender.

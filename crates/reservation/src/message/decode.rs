@@ -6,6 +6,7 @@ use super::body::{
     Ack, BUNDLE, Body, EPOCH_BITS, Message, MessageId, Path, PathErr, PathTear, RawObject, Resv,
     ResvConf, ResvErr, ResvTear, Srefresh, Unknown,
 };
+use super::dclass::{Dclass, Marked};
 use super::error::ParseError;
 use super::parts::{Descriptor, ErrorSpec, Hop, Sender, Session, Style};
 use super::service::{AdSpec, FlowSpec, TrafficSpec};
@@ -14,6 +15,9 @@ use super::wire::{
 };
 
 type Parsed<T> = Result<T, ParseError>;
+
+/// The message type of a RESV.
+const RESV: u8 = 2;
 
 impl Message {
     /// Reads one message, which takes all of `bytes`. A checksum of zero is none (RFC 2205
@@ -48,7 +52,7 @@ fn read(bytes: &[u8], bundled: bool) -> Parsed<Message> {
     if header[2..4] != [0, 0] && checksum(bytes) != 0 {
         return Err(ParseError::Checksum);
     }
-    let mut objects = Objects::default();
+    let mut objects = Objects { is_resv: header[1] == RESV, ..Objects::default() };
     let body = if header[1] == BUNDLE {
         if bundled {
             return Err(ParseError::NestedBundle);
@@ -81,6 +85,21 @@ fn next_object(bytes: &[u8]) -> Parsed<(Object<'_>, &[u8])> {
     Ok((Object { class, ctype, body: &object[4..] }, rest))
 }
 
+/// A flowspec with what follows it, before the style says what belongs together.
+struct Written {
+    flowspec: FlowSpec,
+    /// A DCLASS before the filters.
+    dclass: Dclass,
+    /// With a DCLASS behind each.
+    filters: Vec<(Sender, Dclass)>,
+}
+
+impl Written {
+    fn senders(self) -> impl Iterator<Item = Sender> {
+        self.filters.into_iter().map(|(sender, _)| sender)
+    }
+}
+
 /// The objects of a message, before they are checked against its type.
 #[derive(Default)]
 struct Objects {
@@ -97,7 +116,10 @@ struct Objects {
     traffic: Option<TrafficSpec>,
     adspec: Option<AdSpec>,
     /// Flow descriptors in their order, as flowspecs and the filters after each.
-    flows: Vec<Descriptor>,
+    flows: Vec<Written>,
+    /// A DCLASS before all flowspecs.
+    dclass: Dclass,
+    is_resv: bool,
     /// Filters before any flowspec: those of a ResvTear.
     filters: Vec<Sender>,
     refreshed: Option<Srefresh>,
@@ -162,7 +184,8 @@ impl Objects {
             class::STYLE => once(&mut self.style, class, style(body)),
             class::FLOWSPEC => {
                 let flowspec = FlowSpec::read_object(body).ok_or(ParseError::Malformed(class))?;
-                self.flows.push(Descriptor { flowspec, filters: Vec::new() });
+                let dclass = Dclass::NONE;
+                self.flows.push(Written { flowspec, dclass, filters: Vec::new() });
                 Ok(())
             }
             class::FILTER_SPEC => self.filter(Sender::read(ctype, body)),
@@ -178,6 +201,18 @@ impl Objects {
             }
             class::MESSAGE_ID_LIST => once(&mut self.refreshed, class, id_list(body)),
             class::CHALLENGE => once(&mut self.challenge, class, challenge(body)),
+            // Other messages have no use for it yet: it is forwarded as it came.
+            class::DCLASS if self.is_resv => {
+                let dclass = Dclass::read(body).ok_or(ParseError::Malformed(class))?;
+                let place = match self.flows.last_mut() {
+                    None => &mut self.dclass,
+                    Some(Written { dclass, filters, .. }) => {
+                        filters.last_mut().map_or(dclass, |(_, dclass)| dclass)
+                    }
+                };
+                *place = place.or(dclass);
+                Ok(())
+            }
             _ => {
                 self.refuse(object);
                 Ok(())
@@ -188,7 +223,7 @@ impl Objects {
     fn filter(&mut self, filter: Option<Sender>) -> Parsed<()> {
         let filter = filter.ok_or(ParseError::Malformed(class::FILTER_SPEC))?;
         match self.flows.last_mut() {
-            Some(flow) => flow.filters.push(filter),
+            Some(flow) => flow.filters.push((filter, Dclass::NONE)),
             None => self.filters.push(filter),
         }
         Ok(())
@@ -233,7 +268,7 @@ impl Objects {
                     error: need(&mut self.error, class::ERROR_SPEC)?,
                     confirm: need(&mut self.confirm, class::RESV_CONFIRM)?,
                     style,
-                    flows: self.flows(style)?,
+                    flows: self.descriptors(style)?,
                 })
             }
             13 => Body::Ack,
@@ -276,8 +311,8 @@ impl Objects {
 
     fn resv_err(&mut self) -> Parsed<ResvErr> {
         let style = need(&mut self.style, class::STYLE)?;
-        let [flow] =
-            <[Descriptor; 1]>::try_from(self.flows(style)?).map_err(|_| ParseError::Descriptors)?;
+        let [flow] = <[Descriptor; 1]>::try_from(self.descriptors(style)?)
+            .map_err(|_| ParseError::Descriptors)?;
         Ok(ResvErr {
             session: need(&mut self.session, class::SESSION)?,
             hop: need(&mut self.hop, class::RSVP_HOP)?,
@@ -291,7 +326,7 @@ impl Objects {
     /// Flowspecs are allowed and ignored (RFC 2205 section 3.1.6).
     fn resv_tear(&mut self) -> Parsed<ResvTear> {
         let mut filters = core::mem::take(&mut self.filters);
-        filters.extend(core::mem::take(&mut self.flows).into_iter().flat_map(|flow| flow.filters));
+        filters.extend(core::mem::take(&mut self.flows).into_iter().flat_map(Written::senders));
         let style = need(&mut self.style, class::STYLE)?;
         if (style == Style::Wildcard) != filters.is_empty() {
             return Err(ParseError::Descriptors);
@@ -305,24 +340,45 @@ impl Objects {
         })
     }
 
+    /// Flow descriptors without their DCLASS, which only a RESV has.
+    fn descriptors(&mut self, style: Style) -> Parsed<Vec<Descriptor>> {
+        Ok(self.flows(style)?.into_iter().map(|flow| flow.descriptor).collect())
+    }
+
     /// Flow descriptors as the style has them (RFC 2205 section 3.1.4): under FF a filter after
     /// the first one of a flowspec has the flowspec before it.
-    fn flows(&mut self, style: Style) -> Parsed<Vec<Descriptor>> {
+    ///
+    /// RFC 2996 does not say where a DCLASS stands. Behind a filter it is the filter's, and under the
+    /// other styles its descriptor's; one before them is for those that have none of their own.
+    fn flows(&mut self, style: Style) -> Parsed<Vec<Marked>> {
         let flows = core::mem::take(&mut self.flows);
-        match (style, flows.as_slice()) {
-            (Style::Wildcard, [flow]) if flow.filters.is_empty() => Ok(flows),
-            (Style::SharedExplicit, [flow]) if !flow.filters.is_empty() => Ok(flows),
-            (Style::FixedFilter, [_, ..]) if flows.iter().all(|flow| !flow.filters.is_empty()) => {
-                let single = |filter, flowspec| Descriptor { flowspec, filters: vec![filter] };
-                Ok(flows
-                    .into_iter()
-                    .flat_map(|Descriptor { flowspec, filters }| {
-                        filters.into_iter().map(move |filter| single(filter, flowspec))
-                    })
-                    .collect())
-            }
-            _ => Err(ParseError::Descriptors),
+        let of_all = core::mem::take(&mut self.dclass);
+        let fits = match (style, flows.as_slice()) {
+            (Style::Wildcard, [flow]) => flow.filters.is_empty(),
+            (Style::SharedExplicit, [flow]) => !flow.filters.is_empty(),
+            (Style::FixedFilter, [_, ..]) => flows.iter().all(|flow| !flow.filters.is_empty()),
+            _ => false,
+        };
+        if !fits {
+            return Err(ParseError::Descriptors);
         }
+        let inner = |inner: Dclass, outer| if inner.is_empty() { outer } else { inner };
+        let mut marked = Vec::new();
+        for Written { flowspec, dclass, filters } in flows {
+            let dclass = inner(dclass, of_all);
+            if style == Style::FixedFilter {
+                marked.extend(filters.into_iter().map(|(sender, own)| Marked {
+                    descriptor: Descriptor { flowspec, filters: vec![sender] },
+                    dclass: inner(own, dclass),
+                }));
+                continue;
+            }
+            let of_filters = filters.iter().fold(Dclass::NONE, |all, (_, own)| all.or(*own));
+            let filters = filters.into_iter().map(|(sender, _)| sender).collect();
+            let descriptor = Descriptor { flowspec, filters };
+            marked.push(Marked { descriptor, dclass: inner(of_filters, dclass) });
+        }
+        Ok(marked)
     }
 
     /// Refuses objects that this message type does not have.
@@ -363,7 +419,7 @@ fn need<T>(place: &mut Option<T>, class: u8) -> Parsed<T> {
 }
 
 fn class_known(class: u8) -> bool {
-    matches!(class, 0..=15 | 23..=25 | class::CHALLENGE) && class != 2
+    matches!(class, 0..=15 | 23..=25 | class::CHALLENGE | class::DCLASS) && class != 2
 }
 
 fn ctype_known(class: u8, ctype: u8) -> bool {
@@ -374,7 +430,8 @@ fn ctype_known(class: u8, ctype: u8) -> bool {
         | class::STYLE
         | class::MESSAGE_ID
         | class::MESSAGE_ID_LIST
-        | class::CHALLENGE => ctype == 1,
+        | class::CHALLENGE
+        | class::DCLASS => ctype == 1,
         class::MESSAGE_ID_ACK => ctype == 1 || ctype == 2,
         _ if has_addresses(class) => ctype == IPV4 || ctype == IPV6,
         class::NULL => true,

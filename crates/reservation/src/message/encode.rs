@@ -124,7 +124,12 @@ impl Writer {
         }
         self.scope(&resv.scope);
         self.style(resv.style);
-        self.flows(&resv.flows);
+        for flow in &resv.flows {
+            self.flows(core::slice::from_ref(&flow.descriptor));
+            if !flow.dclass.is_empty() {
+                self.object(class::DCLASS, 1, |out| flow.dclass.put(out));
+            }
+        }
     }
 
     fn ack(&mut self, ack: &Ack) {

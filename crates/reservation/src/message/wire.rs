@@ -7,7 +7,7 @@ pub const HEADER_LENGTH: usize = 8;
 /// RSVP's number among IP protocols.
 pub const PROTOCOL: u8 = 46;
 
-/// Class numbers (RFC 2205 appendix A, RFC 2747, RFC 2961).
+/// Class numbers (RFC 2205 appendix A, RFC 2747, RFC 2961, RFC 2996).
 pub mod class {
     #![allow(missing_docs)] // the RFCs' names
     pub const NULL: u8 = 0;
@@ -29,6 +29,7 @@ pub mod class {
     pub const MESSAGE_ID_ACK: u8 = 24;
     pub const MESSAGE_ID_LIST: u8 = 25;
     pub const CHALLENGE: u8 = 64;
+    pub const DCLASS: u8 = 225;
 }
 
 /// Flag of the common header: refresh-reduction capable (RFC 2961 section 2).

@@ -46,6 +46,98 @@ fn unknown_objects_are_refused_ignored_or_forwarded_by_their_class() {
     assert!(ctype.unknown.is_some_and(|unknown| unknown.class_known));
 }
 
+/// A RESV with these objects behind its style.
+fn resv(style: u8, objects: &[&[u8]]) -> Vec<u8> {
+    let session = [0, 12, class::SESSION, 1, 10, 0, 0, 2, 17, 0, 0x13, 0x88];
+    let hop = [0, 12, class::RSVP_HOP, 1, 10, 0, 0, 2, 0, 0, 0, 7];
+    let refresh = [0, 8, class::TIME_VALUES, 1, 0, 0, 0x75, 0x30];
+    let style = [0, 8, class::STYLE, 1, 0, 0, 0, style];
+    let parts = [&session[..], &hop, &refresh, &style].concat();
+    let mut bytes = vec![0x10, 2, 0, 0, 63, 0, 0, 0];
+    bytes.extend([parts, objects.concat()].concat());
+    bytes[7] = bytes.len() as u8;
+    bytes
+}
+
+/// Controlled load with rate, burst and peak 1.
+const FLOWSPEC: [u8; 36] = {
+    let mut object = [0; 36];
+    let head = [0, 36, class::FLOWSPEC, 2, 0, 0, 0, 7, 5, 0, 0, 6, 127, 0, 0, 5];
+    let mut at = 0;
+    while at < head.len() {
+        object[at] = head[at];
+        at += 1;
+    }
+    while at < 28 {
+        // 1.0 as IEEE 754 has it.
+        (object[at], object[at + 1]) = (0x3f, 0x80);
+        at += 4;
+    }
+    (object[31], object[35]) = (1, 1);
+    object
+};
+const ONE: [u8; 12] = [0, 12, class::FILTER_SPEC, 1, 10, 0, 0, 1, 0, 0, 0, 1];
+const OTHER: [u8; 12] = [0, 12, class::FILTER_SPEC, 1, 10, 0, 0, 1, 0, 0, 0, 2];
+const FF: u8 = 0b01_010;
+const SE: u8 = 0b10_010;
+const WF: u8 = 0b10_001;
+
+fn dclass(dscp: u8) -> [u8; 8] {
+    [0, 8, class::DCLASS, 1, 0, 0, 0, dscp << 2]
+}
+
+/// The DSCPs of the flow descriptors of a RESV.
+fn dscps(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let Body::Resv(resv) = Message::decode(bytes).expect("it is right").body else {
+        panic!("it is a RESV")
+    };
+    resv.flows.iter().map(|flow| flow.dclass.iter().collect()).collect()
+}
+
+#[test]
+fn a_dclass_belongs_to_the_flow_descriptor_that_it_stands_in() {
+    let [af41, ef] = [34, 46].map(dclass);
+    // Behind each filter, between flowspec and filters, before all.
+    let own = resv(FF, &[&FLOWSPEC, &ONE, &af41, &OTHER, &ef]);
+    assert_eq!(dscps(&own), [[34], [46]]);
+    let shared = resv(FF, &[&FLOWSPEC, &af41, &ONE, &OTHER, &ef, &FLOWSPEC, &ONE]);
+    assert_eq!(dscps(&shared), [vec![34], vec![46], vec![]]);
+    let before = resv(FF, &[&af41, &FLOWSPEC, &ONE, &FLOWSPEC, &OTHER, &ef]);
+    assert_eq!(dscps(&before), [[34], [46]]);
+    for objects in [[&FLOWSPEC[..], &af41, &ONE, &OTHER], [&FLOWSPEC, &ONE, &OTHER, &af41]] {
+        assert_eq!(dscps(&resv(SE, &objects)), [[34]]);
+    }
+    assert_eq!(dscps(&resv(SE, &[&FLOWSPEC, &ONE, &af41, &OTHER, &ef])), [[34, 46]]);
+    for objects in [[&FLOWSPEC[..], &af41], [&af41, &FLOWSPEC]] {
+        assert_eq!(dscps(&resv(WF, &objects)), [[34]]);
+    }
+    // Two objects of one descriptor are as one with both.
+    assert_eq!(dscps(&resv(WF, &[&FLOWSPEC, &ef, &af41])), [[34, 46]]);
+    // It is written behind the filters.
+    let written = Message::decode(&own).and_then(|message| Ok(message.encode().expect("short")));
+    let objects = [&FLOWSPEC[..], &ONE, &af41, &FLOWSPEC, &OTHER, &ef].concat();
+    assert!(written.expect("it is right").ends_with(&objects));
+}
+
+#[test]
+fn a_dclass_without_a_dscp_is_malformed_and_one_of_another_kind_says_nothing() {
+    let empty = [0, 4, class::DCLASS, 1];
+    let error = Message::decode(&resv(WF, &[&FLOWSPEC, &empty])).unwrap_err();
+    assert_eq!(error, ParseError::Malformed(class::DCLASS));
+    let odd = [0, 10, class::DCLASS, 1, 0, 0, 0, 136, 0, 0];
+    let error = Message::decode(&resv(WF, &[&FLOWSPEC, &odd])).unwrap_err();
+    assert_eq!(error, ParseError::ObjectLength(class::DCLASS));
+    let other = [0, 8, class::DCLASS, 2, 0, 0, 0, 136];
+    let bytes = resv(WF, &[&FLOWSPEC, &other]);
+    assert_eq!((dscps(&bytes), Message::decode(&bytes).unwrap().unknown), (vec![vec![]], None));
+    // In other messages it goes on as it came.
+    let bytes = tear_with(class::DCLASS, 1, &[1, 2, 3, 136]);
+    assert_eq!(Message::decode(&bytes).unwrap().forwarded[0].body, [1, 2, 3, 136]);
+    // Unused bits are not looked at.
+    let bits = [0, 8, class::DCLASS, 1, 255, 255, 255, 34 << 2 | 3];
+    assert_eq!(dscps(&resv(WF, &[&FLOWSPEC, &bits])), [[34]]);
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let decode = |bytes: &[u8]| Message::decode(bytes).unwrap_err();

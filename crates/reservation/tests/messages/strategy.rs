@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ontempo_foundation::Duration;
 use ontempo_reservation::message::{
-    Ack, AdSpec, Body, Cause, Descriptor, ErrorSpec, FlowSpec, GuaranteedAd, Hop, Message,
-    MessageId, Path, PathErr, PathTear, RawObject, Resv, ResvConf, ResvErr, ResvTear, Sender,
-    Session, Srefresh, Style, TrafficSpec,
+    Ack, AdSpec, Body, Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, GuaranteedAd, Hop, Marked,
+    Message, MessageId, Path, PathErr, PathTear, RawObject, Resv, ResvConf, ResvErr, ResvTear,
+    Sender, Session, Srefresh, Style, TrafficSpec, class,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -119,8 +119,12 @@ fn path(v6: bool) -> impl Strategy<Value = Body> {
 
 fn resv(v6: bool) -> impl Strategy<Value = Body> {
     let scope = vec(address(v6), 0..3);
-    (session(v6), hop(v6), refresh(), of(address(v6)), scope, flows(v6)).prop_map(
-        |(session, hop, refresh, confirm, scope, (style, flows))| {
+    let dscps = vec(vec(0u8..64, 0..3), 4);
+    (session(v6), hop(v6), refresh(), of(address(v6)), scope, flows(v6), dscps).prop_map(
+        |(session, hop, refresh, confirm, scope, (style, flows), dscps)| {
+            let dclass = |dscps: Vec<u8>| Dclass::try_from(dscps).expect("they are below 64");
+            let marked = |(descriptor, dscps)| Marked { descriptor, dclass: dclass(dscps) };
+            let flows = flows.into_iter().zip(dscps).map(marked).collect();
             Body::Resv(Resv { session, hop, refresh, confirm, scope, style, flows })
         },
     )
@@ -187,7 +191,12 @@ fn single(v6: bool) -> impl Strategy<Value = Message> {
         id,
     });
     let forwarded = (192u8..=255, any::<u8>(), vec(any::<[u8; 4]>(), 0..4))
-        .prop_map(|(class, ctype, words)| RawObject { class, ctype, body: words.concat() });
+        // That of a RESV is none that is forwarded as it came.
+        .prop_map(|(class, ctype, words)| RawObject {
+            class,
+            ctype: if class == class::DCLASS { ctype.max(2) } else { ctype },
+            body: words.concat(),
+        });
     (any::<u8>(), any::<bool>(), of(id), vec(ack, 0..3), body(v6), vec(forwarded, 0..2)).prop_map(
         |(send_ttl, refresh_reduction, id, acks, body, forwarded)| Message {
             send_ttl,

@@ -7,8 +7,8 @@ use ontempo_reservation::machine::{
     Arrival, Config, Event, InterfaceId, Limits, Machine, RequestError, Transmit,
 };
 use ontempo_reservation::message::{
-    Ack, Body, Cause, Descriptor, ErrorSpec, FlowSpec, Hop, Message, MessageId, Path, PathErr,
-    PathTear, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Srefresh, Style,
+    Ack, Body, Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, Hop, Marked, Message, MessageId,
+    Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Srefresh, Style,
 };
 
 use super::world::{Settings, Table, World};
@@ -71,6 +71,11 @@ impl Stranger {
         }
     }
 
+    fn dclass(&mut self) -> Dclass {
+        let one = |stranger: &mut Self| Dclass::of(stranger.pick(80) as u8);
+        one(self).or(one(self))
+    }
+
     fn error(&mut self) -> ErrorSpec {
         let causes =
             [Cause::Bandwidth, Cause::NoPath, Cause::UnknownClass(23, 1), Cause::System(9)];
@@ -88,6 +93,8 @@ impl Stranger {
             0..=4 => Body::Path(Path { session, hop, refresh, sender, traffic, adspec: None }),
             5..=8 => {
                 let confirm = (self.pick(2) == 0).then(|| self.address());
+                let marked = |descriptor| Marked { descriptor, dclass: self.dclass() };
+                let flows = flows.into_iter().map(marked).collect();
                 Body::Resv(Resv { session, hop, refresh, confirm, scope, style, flows })
             }
             9 => Body::PathErr(PathErr { session, error, sender, traffic }),

@@ -72,7 +72,7 @@ fn a_message_on_an_interface_without_a_key_changes_nothing_on_one_that_has_a_key
     let (incoming, before) = (world.interface(1, 0), world.changes);
     let style = Style::FixedFilter;
     let tear = ResvTear { session: to, hop, scope: Vec::new(), style, filters: vec![from] };
-    let flows = vec![Descriptor { flowspec: load(90_000.0), filters: vec![from] }];
+    let flows = vec![Descriptor { flowspec: load(90_000.0), filters: vec![from] }.into()];
     let refresh = Duration::from_secs(30);
     let (confirm, scope) = (None, Vec::new());
     let resv = Resv { session: to, hop, refresh, confirm, scope, style, flows };
@@ -159,7 +159,7 @@ fn refused_resv(world: &mut World, hop: IpAddr) -> usize {
         confirm: None,
         scope: Vec::new(),
         style: Style::FixedFilter,
-        flows: (1..=22).map(flow).collect(),
+        flows: (1..=22).map(|port| flow(port).into()).collect(),
     };
     let bytes = Message::new(Body::Resv(resv)).encode().expect("it fits");
     deliver(world, 1, InterfaceId(1), hop, &bytes);

@@ -1,8 +1,9 @@
 //! Thousands of seeds: loss, repetition, reordering, restarts, cuts; then calm.
 
 use ontempo_foundation::{Duration, RandomStream, Rate};
-use ontempo_reservation::machine::Config;
-use ontempo_reservation::message::{Sender, Session, Style};
+use ontempo_reservation::htb::{Aggregate, Serves};
+use ontempo_reservation::machine::{Config, Event};
+use ontempo_reservation::message::{Dclass, Sender, Session, Style};
 
 use super::world::{Settings, Weather, World};
 use super::{fixed, load, sender, session, traffic};
@@ -14,6 +15,9 @@ const ROUTERS: core::ops::Range<usize> = 2..6;
 const SENDERS: [usize; 2] = [0, 1];
 const RECEIVERS: [usize; 2] = [6, 7];
 const REFRESH: Duration = Duration::from_secs(5);
+/// DSCPs of aggregates.
+const OF_THE_WAY: u8 = 26;
+const OF_ALL: u8 = 34;
 
 fn settings(seed: u64) -> Settings {
     Settings {
@@ -88,8 +92,29 @@ fn settle(world: &mut World) {
     world.run_for(lifetime + REFRESH * 4);
 }
 
-fn one(seed: u64) {
+/// Aggregates of the last router, and of one of the two ways to it: what senders are to mark with depends
+/// on the way.
+fn aggregated(seed: u64) -> World {
     let mut world = World::new(seed, 8, &RING, settings(seed));
+    for ((node, link), dscp) in [((3, 4), OF_THE_WAY), ((5, 6), OF_ALL), ((5, 7), OF_ALL)] {
+        let aggregate = Aggregate { dscp, serves: Serves::Both, up_to: None };
+        world.aggregates.insert((node, link), vec![aggregate]);
+    }
+    [3, 5].into_iter().for_each(|node| world.start(node));
+    world
+}
+
+/// What an application was told last.
+fn marked(world: &World, node: usize) -> Vec<Dclass> {
+    let reserved = world.events.iter().rev().find_map(|(_, at, event)| match event {
+        Event::Reserved { marks, .. } if *at == node => Some(marks),
+        _ => None,
+    });
+    reserved.expect("it was told").iter().map(|mark| mark.dscps).collect()
+}
+
+fn one(seed: u64) {
+    let mut world = aggregated(seed);
     ask(&mut world);
     trouble(&mut world, seed);
     settle(&mut world);
@@ -102,6 +127,8 @@ fn one(seed: u64) {
             let rate = of_flow.map(|kept| kept.rate);
             assert_eq!(rate, Some(Rate::from_bits_per_sec(400_000)), "from {node} to {peer}");
         }
+        let dscp = if way[1].1 == 3 { OF_THE_WAY } else { OF_ALL };
+        assert_eq!(marked(&world, way[0].0), [Dclass::of(dscp)]);
     }
     let changes = world.changes;
     world.run_for(REFRESH * 10);

@@ -3,6 +3,7 @@
 mod abuse;
 mod attacks;
 mod chaos;
+mod dclass;
 mod mixed_keys;
 mod world;
 

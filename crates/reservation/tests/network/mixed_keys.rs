@@ -275,7 +275,7 @@ fn confirmations_have_a_rate() {
     assert!((2..=200).contains(&forwarded), "{forwarded} are forwarded at once");
     // Those of a node's own, for a RESV that changes nothing.
     let hop = Hop { address: world.address(1, 1), interface: world.interface(1, 2).0 };
-    let flows = vec![Descriptor { flowspec: load(50_000.0), filters: vec![from] }];
+    let flows = vec![Descriptor { flowspec: load(50_000.0), filters: vec![from] }.into()];
     let (confirm, style, scope) = (Some(to.destination), Style::FixedFilter, Vec::new());
     let resv = Resv { session: to, hop, refresh: REFRESH, confirm, scope, style, flows };
     let message = Message::new(Body::Resv(resv));

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
+use ontempo_reservation::htb::Aggregate;
 use ontempo_reservation::integrity::{Algorithm, Guard, Key, NeighbourKeys};
 use ontempo_reservation::machine::{
-    Arrival, Config, ControlRequest, ErrorTerms, Event, Handle, InterfaceConfig, InterfaceId,
-    Machine, NextHop, Reservation, Routes, Transmit,
+    Arrival, Change, Config, ControlRequest, ErrorTerms, Event, Handle, InterfaceConfig,
+    InterfaceId, Machine, NextHop, Reservation, Routes, Transmit,
 };
 
 /// One hop for each destination; several for a group.
@@ -81,6 +82,10 @@ pub(super) struct World {
     pub(super) recorded: Vec<(usize, Transmit)>,
     /// Links without a key, where the others have one.
     pub(super) open_links: BTreeSet<usize>,
+    /// Of a node's end of a link, from its next start on.
+    pub(super) aggregates: BTreeMap<(usize, usize), Vec<Aggregate>>,
+    /// What the operator of each node is told.
+    pub(super) told: Vec<(usize, Change)>,
     /// Nodes start with low sequence numbers: their clocks are behind.
     pub(super) clocks_behind: bool,
     settings: Settings,
@@ -116,6 +121,8 @@ impl World {
             sent: 0,
             recorded: Vec::new(),
             open_links: BTreeSet::new(),
+            aggregates: BTreeMap::new(),
+            told: Vec::new(),
             clocks_behind: false,
             settings,
             groups: BTreeMap::new(),
@@ -192,6 +199,7 @@ impl World {
             latency: Some(self.links[link].delay),
             mtu: 1500,
             overhead: Bytes::ZERO,
+            aggregates: self.aggregates.get(&(node, link)).cloned().unwrap_or_default(),
             guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
             refresh_reduction: self.settings.refresh_reduction,
             guard: sealed.then(|| {
@@ -312,9 +320,10 @@ impl World {
                 check(machine, there, &self.links);
             }
             while let Some(event) = machine.poll_event() {
-                // What the operator alone is told is no message of the protocol.
-                if !matches!(event, Event::Changed(_)) {
-                    self.events.push((self.now, node, event));
+                match event {
+                    // No message of the protocol.
+                    Event::Changed(change) => self.told.push((node, change)),
+                    event => self.events.push((self.now, node, event)),
                 }
             }
             packets.into_iter().for_each(|packet| self.send(node, packet));

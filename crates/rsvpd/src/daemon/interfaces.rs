@@ -173,6 +173,7 @@ pub(super) fn interface_config(
         latency: config.latency,
         mtu: new.mtu,
         overhead,
+        aggregates: config.aggregates(),
         guaranteed: config.guaranteed.then(|| {
             let others = if config.aggregates_guaranteed() { config.buffer() } else { Bytes::ZERO };
             error_terms(config.rate, mtu, frame, others)

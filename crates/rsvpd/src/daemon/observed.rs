@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::machine::{Change, ControlRequest, InterfaceId, Reservation};
-use ontempo_reservation::message::Session;
+use ontempo_reservation::message::{Sender, Session};
 
 use super::state::Daemon;
 use crate::log::Level;
@@ -224,6 +224,36 @@ impl Daemon<'_> {
                 let by = self.origin(*by, *next);
                 (Level::Info, format!("RESV for {} {by} has ended", flow(session)))
             }
+            Change::Marked { session, senders, dscps, unserved, previous, by } => {
+                let of = flow_from(session, senders);
+                let told = if *by == InterfaceId::LOCAL {
+                    "an application of this host".to_owned()
+                } else {
+                    format!("{previous} by {}", self.name_of(*by))
+                };
+                let asked = if dscps.is_empty() {
+                    format!("no DSCP is asked of {told} for {of}")
+                } else {
+                    format!("DSCP {dscps} is asked of {told} for {of}")
+                };
+                if unserved.is_empty() {
+                    (Level::Info, asked)
+                } else {
+                    (
+                        Level::Warning,
+                        format!("{asked}; {unserved}, which others ask for, does not fit it"),
+                    )
+                }
+            }
+            Change::Unmarkable { session, next, by, dscps } => {
+                let by = self.origin(*by, *next);
+                let line = format!(
+                    "left out DSCP {dscps} asked for {} {by}: no host marks best effort or network \
+                     control because it is asked to",
+                    flow(session)
+                );
+                (Level::Warning, line)
+            }
             Change::Refused { session, neighbour, by, cause } => {
                 self.count_error(0, 1);
                 let by = self.origin(*by, *neighbour);
@@ -259,6 +289,16 @@ impl Daemon<'_> {
         };
         self.say(Level::Info, &line);
     }
+}
+
+/// The same, with who sends them.
+fn flow_from(session: &Session, senders: &[Sender]) -> String {
+    if senders.is_empty() {
+        return flow(session);
+    }
+    let from = |sender: &Sender| SocketAddr::new(sender.address, sender.port).to_string();
+    let from: Vec<String> = senders.iter().map(from).collect();
+    format!("{} from {}", flow(session), from.join(" and "))
 }
 
 /// Where a session's packets go.
