@@ -2,9 +2,16 @@
 
 import math
 
+import polars as pl
 import pytest
 
-from ontempo.lab.statistics import mean_interval, t_distribution, t_quantile, wilson
+from ontempo.lab.statistics import (
+    mean_interval,
+    mean_of_runs,
+    t_distribution,
+    t_quantile,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +47,12 @@ def test_one_value_has_no_interval_and_none_has_no_mean() -> None:
     assert mean_interval([3.0]).value == 3.0
     assert not mean_interval([]).known
     assert mean_interval([math.nan, 2.0]).n == 1
+
+
+def test_what_is_not_finite_is_no_observation() -> None:
+    assert mean_interval([1.0, math.inf, 2.0, math.nan, -math.inf]) == mean_interval([1.0, 2.0])
+    table = pl.DataFrame({"seed": [1, 2, 3], "value": [1.0, math.inf, 2.0]})
+    assert mean_of_runs(table, "value").runs == ((1, 1.0), (3, 2.0))
 
 
 def test_wilson_agrees_with_a_published_example() -> None:

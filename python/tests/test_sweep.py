@@ -99,6 +99,8 @@ def test_values_that_belong_together_make_one_axis(tmp_path: Path) -> None:
         ("axes.flows.ftp.count = []" + COLUMNS, "axes.flows.ftp.count: has no values"),
         ("axes.flows.ftp.count = 3" + COLUMNS, "is neither a list nor a range"),
         ("axes.flows.ftp.count = [2, 2]" + COLUMNS, "2 is listed twice"),
+        ("axes.flows.ftp.count = [1, inf]" + COLUMNS, "inf is not a finite number"),
+        ("[[axes.x]]\nlabel = nan\nset = {}" + COLUMNS, "nan is not a finite number"),
         ("axes.flows.ftp.count = { from = 9, to = 1, step = 1 }" + COLUMNS, "which is empty"),
         ("axes.flows.ftp.count = { from = 1, to = 9 }" + COLUMNS, "a step or a number of points"),
         ("axes.flows.ftp.count = { from = 1, to = 9, step = 0 }" + COLUMNS, "not a number above 0"),
@@ -440,6 +442,31 @@ def test_a_query_without_rows_is_a_missing_value(tmp_path: Path) -> None:
     path = write(tmp_path, "[columns]\nnone = '''AVG(flow) FROM flows WHERE \"group\" = 'x' '''")
     (cell,) = json.loads(run(path, "--json").stdout)["cells"]
     assert cell["columns"]["none"] == {"value": None, "low": None, "high": None, "n": 0}
+
+
+def test_an_infinite_value_is_a_missing_one_and_said_once_a_point(tmp_path: Path) -> None:
+    text = """
+        seeds = 3
+        axes.flows.ftp.count = [1, 2]
+        [columns]
+        all = "SUM(flow) / (SUM(flow) - SUM(flow)) FROM flows"
+        some = "SUM(units) / COUNT(DISTINCT flow) FROM playout"
+    """
+    path = write(tmp_path, text)
+    result = run(path, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout, parse_constant=pytest.fail)
+    for cell in found["cells"]:
+        assert cell["columns"]["all"] == {"value": None, "low": None, "high": None, "n": 0}
+        assert cell["columns"]["some"]["n"] == 3
+    told = [line for line in result.stderr.splitlines() if "infinite" in line]
+    assert sorted(told) == [
+        f"{path}: columns.all: infinite at flows.ftp.count {count}, as by a division by zero;"
+        " counted as missing"
+        for count in (1, 2)
+    ]
+    json.loads((tmp_path / "out" / "study.json").read_text(), parse_constant=pytest.fail)
+    assert "none" in run(path).stdout
 
 
 def test_a_table_that_no_run_has_is_bad_input(tmp_path: Path) -> None:

@@ -41,8 +41,11 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
-    """The mean with its Student t interval, observations taken as independent and near normal."""
-    observed = [value for value in values if not math.isnan(value)]
+    """The mean with its Student t interval, observations taken as independent and near normal.
+
+    What is not a number, or infinite, is no observation.
+    """
+    observed = [value for value in values if math.isfinite(value)]
     n = len(observed)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -58,9 +61,7 @@ def mean_of_runs(table: pl.DataFrame, column: str, confidence: float = CONFIDENC
 
     Several rows of one seed, or a table without seeds, give the mean of all rows alone.
     """
-    known = table.filter(
-        pl.col(column).is_not_null() & pl.col(column).cast(pl.Float64).is_not_nan()
-    )
+    known = table.filter(pl.col(column).cast(pl.Float64).is_finite())
     found = mean_interval(known[column].cast(pl.Float64).to_list(), confidence)
     if "seed" not in known.columns or known["seed"].n_unique() != known.height:
         return found
@@ -156,7 +157,7 @@ def difference_half_width(
     The degrees of freedom (Welch and Satterthwaite, 1946) are rounded down, the safe side. NaN
     where a side has fewer than two observations.
     """
-    sides = [[value for value in side if not math.isnan(value)] for side in (one, other)]
+    sides = [[value for value in side if math.isfinite(value)] for side in (one, other)]
     if any(len(side) < 2 for side in sides):  # noqa: PLR2004 - a variance needs two
         return math.nan
     parts = [(variance(side) / len(side), len(side) - 1) for side in sides]

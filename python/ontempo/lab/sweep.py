@@ -39,7 +39,7 @@ class Point:
     canonical: str
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.labels) or "the scenario itself"
+        return _place(self.labels)
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,7 @@ class _Sweep:
         self.progress = progress
         self.notify = notify
         self.rows: dict[Cell, list[dict[str, Any]]] = {}
+        self.infinite: set[str] = set()
         self.keys: dict[Cell, str] = {}
 
     def go(self, points: Sequence[Point]) -> Swept:
@@ -205,15 +206,31 @@ class _Sweep:
             if name not in tables:
                 raise self._bad("tables", f"{name!r} is no table; known: {', '.join(tables)}")
         if self.file.interval.by == "seed":
-            yield {**labels, **self._columns(tables)}
+            yield {**labels, **self._columns(cell, tables)}
             return
         canonical = self.study.engine.load(cell.scenario, cell.overrides).canonical()
         for batch, part in enumerate(cut(tables, canonical, self.file.interval.batches)):
-            yield {**labels, "batch": batch, **self._columns(part)}
+            yield {**labels, "batch": batch, **self._columns(cell, part)}
 
-    def _columns(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, float | None]:
+    def _columns(self, cell: Cell, tables: Mapping[str, pl.DataFrame]) -> dict[str, float | None]:
         context = pl.SQLContext(tables, eager=True)
-        return {name: self._query(context, name) for name in self.file.columns}
+        found = {name: self._query(context, name) for name in self.file.columns}
+        for name, value in found.items():
+            if value is not None and math.isinf(value):
+                found[name] = None
+                self._tell_infinite(cell, name)
+        return found
+
+    def _tell_infinite(self, cell: Cell, name: str) -> None:
+        """Once a column and point: no mean can be taken of an infinite value."""
+        place = _place([label for label in cell.labels if label[0] != "replicate"])
+        text = (
+            f"{self.file.path}: columns.{name}: infinite at {place}, as by a division by zero;"
+            " counted as missing"
+        )
+        if text not in self.infinite:
+            self.infinite.add(text)
+            self.notify(text)
 
     def _query(self, context: "pl.SQLContext[pl.DataFrame]", name: str) -> float | None:
         where, query = f"columns.{name}", self.file.columns[name].strip()
@@ -301,6 +318,10 @@ def _load(engine: Engine, file: SweepFile, overrides: Sequence[str], where: str)
     if isinstance(content, dict):
         content = {key: value for key, value in content.items() if key not in ("title", "seed")}
     return json.dumps(content, separators=(",", ":"))
+
+
+def _place(labels: Sequence[tuple[str, Label]]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in labels) or "the scenario itself"
 
 
 def _digest(text: str) -> bytes:

@@ -1,6 +1,5 @@
 """``ontempo-lab sweep`` behind its command line."""
 
-import json
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 from ontempo.lab.sweep import planned_cells, sweep
 from ontempo.lab.sweep_file import read_sweep
-from ontempo.lab.sweep_output import as_dict, as_tables, equal_runs, related, write_results
+from ontempo.lab.sweep_output import as_tables, equal_runs, json_text, related, write_results
 from ontempo.lab.terminal import ShownProgress, chosen_runner
 
 
@@ -41,7 +40,7 @@ def run_sweep(
     for warning in related(swept):
         console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
     if as_json:
-        print(json.dumps(as_dict(swept, folder), indent=2, ensure_ascii=False))
+        print(json_text(swept, folder))
         return
     shown = Console(highlight=False)
     shown.print(file.title, style="bold", markup=False)

@@ -210,6 +210,9 @@ class _Reader:
                 raise self.fail(where, "has no values, so there is nothing to run")
             axis = Axis(name, tuple(self.value(name, value) for value in values))
             labels = [value.label for value in axis.values]
+            for label in labels:
+                if isinstance(label, float) and not math.isfinite(label):
+                    raise self.fail(where, f"{label} is not a finite number")
             if len(set(labels)) < len(labels):
                 twice = next(label for label in labels if labels.count(label) > 1)
                 raise self.fail(where, f"{twice} is listed twice")

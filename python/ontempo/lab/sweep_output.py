@@ -45,7 +45,7 @@ def write_results(swept: Swept, out: Path) -> None:
         replace_folder(out / "tables", lambda folder: _tables(swept, folder))
     try:
         _whole(out / "summary.parquet", lambda path: write_parquet(swept.summary(), path))
-        text = json.dumps(as_dict(swept, out), indent=2, ensure_ascii=False)
+        text = json_text(swept, out)
         _whole(out / "study.json", lambda path: path.write_text(f"{text}\n", "utf-8"))
     except OSError as error:
         raise unwritable(out, error) from error
@@ -77,6 +77,11 @@ def _whole(path: Path, write: Any) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def json_text(swept: Swept, out: Path) -> str:
+    """The sweep as JSON, without what only Python takes for JSON."""
+    return json.dumps(as_dict(swept, out), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def as_dict(swept: Swept, out: Path) -> dict[str, Any]:
