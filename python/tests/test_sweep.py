@@ -478,6 +478,42 @@ def test_a_table_that_no_run_has_is_bad_input(tmp_path: Path) -> None:
 # The folder.
 
 
+def test_a_folder_is_that_of_one_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = write(tmp_path / "one", 'tables = ["flows"]' + COLUMNS)
+    other = write(tmp_path / "other", COLUMNS)
+    monkeypatch.chdir(tmp_path)
+    assert runner.invoke(main.app, ["sweep", "one/study.toml"]).exit_code == 0
+    summary = tmp_path / "out" / "sweep" / "study" / "summary.parquet"
+    before = summary.read_bytes()
+    refused = runner.invoke(main.app, ["sweep", "other/study.toml"])
+    assert refused.exit_code == BAD_INPUT
+    assert all(word in refused.output for word in (str(one), "other/study.toml", "--out"))
+    assert summary.read_bytes() == before
+    # The same study from elsewhere, and both moved.
+    monkeypatch.chdir(tmp_path / "one")
+    again = ["sweep", "study.toml", "--out", "../out/sweep/study"]
+    assert runner.invoke(main.app, again).exit_code == 0
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    monkeypatch.chdir(moved)
+    assert runner.invoke(main.app, ["sweep", "one/study.toml"]).exit_code == 0
+    moved.rename(tmp_path)
+    assert run(other).exit_code == 0
+
+
+def test_tables_that_the_study_no_longer_names_are_removed(tmp_path: Path) -> None:
+    write(tmp_path, COLUMNS)
+    theirs = tmp_path / "out" / "tables"
+    theirs.mkdir(parents=True)
+    assert run(tmp_path / "study.toml").exit_code == 0
+    assert theirs.is_dir()  # Not ours: nothing of ours was there before.
+    assert run(write(tmp_path, 'tables = ["flows"]' + COLUMNS)).exit_code == 0
+    assert list(theirs.rglob("*.parquet"))
+    assert run(write(tmp_path, 'tables = ["links"]' + COLUMNS)).exit_code == 0
+    assert [one.name for one in theirs.iterdir()] == ["links"]
+    assert run(write(tmp_path, COLUMNS)).exit_code == 0
+    assert not theirs.exists()
+
+
 def test_two_runs_on_one_folder_are_kept_apart(tmp_path: Path) -> None:
     path = write(tmp_path, COLUMNS)
     (tmp_path / "out").mkdir()

@@ -10,7 +10,14 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 from ontempo.lab.sweep import planned_cells, sweep
 from ontempo.lab.sweep_file import read_sweep
-from ontempo.lab.sweep_output import as_tables, equal_runs, json_text, related, write_results
+from ontempo.lab.sweep_output import (
+    as_tables,
+    equal_runs,
+    json_text,
+    related,
+    require_own,
+    write_results,
+)
 from ontempo.lab.terminal import ShownProgress, chosen_runner
 
 
@@ -30,6 +37,7 @@ def run_sweep(
     console = Console(stderr=True, highlight=False)
     planned_cells(file, engine)  # finds a mistake before anything is touched
     with claimed(folder), chosen_runner(dask, jobs, console) as runner:
+        require_own(path, folder)
         store = Store(folder / "cells", engine.fingerprint())
         study = Study(engine, store, runner, any_size=any_size)
         with ShownProgress(console, runner, costs_known=False) as progress:

@@ -10,7 +10,9 @@ Each of these is replaced whole, so that a reader never finds old and new parts 
 
 import json
 import math
+import os
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +26,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ontempo.lab.batches import lag_one
+from ontempo.lab.errors import BadInputError
 from ontempo.lab.folder import replace_folder, unwritable, write_parquet
 from ontempo.lab.statistics import Interval
 from ontempo.lab.sweep import Outcome, Swept
+
+RESULT, TABLES = "study.json", "tables"
 
 MANY, TOO_MANY = 1e4, 1e12
 """Between these a number is written out, without a power of ten."""
@@ -38,15 +43,33 @@ SHORT = 12
 """A heading of so many columns is not broken."""
 
 
+def require_own(study: Path, out: Path) -> None:
+    """Raise `BadInputError` if a folder holds the results of another study."""
+    try:
+        found = json.loads((out / RESULT).read_text("utf-8"))
+        named = str(found["study"])
+        other = (out / found["path"] if "path" in found else Path(named)).resolve()
+    except (OSError, ValueError, TypeError, KeyError):
+        return  # Nothing there, or nothing that names a study.
+    if other != study.resolve():
+        raise BadInputError(
+            f"{out}: holds the results of {named} ({other}), not of {study}; choose another folder"
+            " with --out"
+        )
+
+
 def write_results(swept: Swept, out: Path) -> None:
-    """Write everything."""
+    """Write everything; tables of an earlier version of the study go, too."""
     replace_folder(out / "results", lambda folder: _runs(swept, folder))
     if swept.file.tables:
-        replace_folder(out / "tables", lambda folder: _tables(swept, folder))
+        replace_folder(out / TABLES, lambda folder: _tables(swept, folder))
     try:
+        if not swept.file.tables and (out / RESULT).exists():
+            # Else the folder may be the user's.
+            shutil.rmtree(out / TABLES, ignore_errors=True)
         _whole(out / "summary.parquet", lambda path: write_parquet(swept.summary(), path))
         text = json_text(swept, out)
-        _whole(out / "study.json", lambda path: path.write_text(f"{text}\n", "utf-8"))
+        _whole(out / RESULT, lambda path: path.write_text(f"{text}\n", "utf-8"))
     except OSError as error:
         raise unwritable(out, error) from error
 
@@ -89,6 +112,7 @@ def as_dict(swept: Swept, out: Path) -> dict[str, Any]:
     file = swept.file
     return {
         "study": str(file.path),
+        "path": os.path.relpath(file.path.resolve(), out.resolve()),
         "title": file.title,
         "scenario": str(file.scenario),
         "engine": swept.engine,
