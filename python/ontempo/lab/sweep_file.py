@@ -5,10 +5,13 @@ Its format: docs/studies.md. Errors name the file, the field, and what would be 
 
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from difflib import get_close_matches
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +26,12 @@ RESERVED = ("cell", "seed", "replicate", "batch", "n", "narrow")
 SPAN = re.compile(r"(\d+)\.\.(\d+)")
 MAX_VALUES = 100_000
 """A range with more is taken for a mistake."""
+
+MAX_SEEDS = 1_000_000
+"""More seeds, points or batches are taken for a mistake."""
+
+LAST_SEED = 2**64 - 1
+"""The simulator's seeds have 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +181,8 @@ class _Reader:
         value = table.get(where.rpartition(".")[2], default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise self.fail(where, f"{value!r} is not a whole number from {least} up")
+        if value > MAX_SEEDS:
+            raise self.fail(where, f"{value:,} is more than {MAX_SEEDS:,}")
         return value
 
     def columns(self, content: Mapping[str, Any]) -> dict[str, str]:
@@ -211,8 +222,7 @@ class _Reader:
             axis = Axis(name, tuple(self.value(name, value) for value in values))
             labels = [value.label for value in axis.values]
             for label in labels:
-                if isinstance(label, float) and not math.isfinite(label):
-                    raise self.fail(where, f"{label} is not a finite number")
+                self.finite(label, where)
             if len(set(labels)) < len(labels):
                 twice = next(label for label in labels if labels.count(label) > 1)
                 raise self.fail(where, f"{twice} is listed twice")
@@ -232,6 +242,8 @@ class _Reader:
     def range(self, given: Mapping[str, Any], where: str) -> list[Any]:
         self.known(given, sorted(RANGE), f"{where}.")
         low, high = given["from"], given["to"]
+        for end, place in (("from", low), ("to", high)):
+            self.finite(place, f"{where}.{end}")
         if low > high:
             raise self.fail(where, f"runs from {low} to {high}, which is empty; swap them")
         if ("step" in given) == ("points" in given):
@@ -242,33 +254,33 @@ class _Reader:
         if logarithmic and (low <= 0 or "points" not in given):
             raise self.fail(where, "a log range begins above 0 and has a number of points")
         if "points" in given:
-            places = self.points(low, high, self.whole(given, f"{where}.points", 2, 2), logarithmic)
+            count = self.whole(given, f"{where}.points", 2, 2)
+            self.few(count, where)
+            places = _points(low, high, count, logarithmic)
         else:
             places = self.steps(low, high, given["step"], where)
         unit = given.get("unit", "")
-        return [f"{place:g} {unit}" for place in places] if unit else places
-
-    def points(self, low: float, high: float, count: int, logarithmic: bool) -> list[float]:
-        shares = [index / (count - 1) for index in range(count)]
-        if logarithmic:
-            found = [low * (high / low) ** share for share in shares]
-        else:
-            found = [low + (high - low) * share for share in shares]
-        rounded = [float(f"{place:.6g}") for place in found]
-        whole = all(isinstance(end, int) for end in (low, high))
-        return (
-            [int(p) for p in rounded] if whole and all(p.is_integer() for p in rounded) else rounded
-        )
+        return [f"{_digits(place)} {unit}" for place in places] if unit else places
 
     def steps(self, low: float, high: float, step: Any, where: str) -> list[float]:
-        if not isinstance(step, int | float) or isinstance(step, bool) or step <= 0:
+        if not isinstance(step, int | float) or isinstance(step, bool) or not step > 0:
             raise self.fail(f"{where}.step", f"{step!r} is not a number above 0")
-        count = math.floor((high - low) / step + 1e-9) + 1
+        self.finite(step, f"{where}.step")
+        # As written, so that 0.1 and 0.1 are 0.2.
+        begin, end, each = (Fraction(repr(part)) for part in (low, high, step))
+        count = (end - begin) // each + 1
+        self.few(count, where)
+        exact = all(isinstance(part, int) for part in (low, step))
+        found = (begin + index * each for index in range(count))
+        return [int(place) if exact else float(place) for place in found]
+
+    def few(self, count: int, where: str) -> None:
         if count > MAX_VALUES:
             raise self.fail(where, f"has {count:,} values; at most {MAX_VALUES:,} are allowed")
-        exact = all(isinstance(part, int) for part in (low, step))
-        found = (low + index * step for index in range(count))
-        return [place if exact else float(f"{place:.9g}") for place in found]
+
+    def finite(self, value: Any, where: str) -> None:
+        if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+            raise self.fail(where, f"{value} is not a finite number")
 
     def apart(self, fixed: Sequence[str], axes: Sequence[Axis], columns: Mapping[str, str]) -> None:
         """No key is set twice, no column named twice."""
@@ -284,16 +296,23 @@ class _Reader:
     def seeds(self, content: Mapping[str, Any], stop: Stop | None) -> Seeds:
         given = content.get("seeds", stop.most if stop else 1)
         if isinstance(given, str) and (span := SPAN.fullmatch(given)):
-            given = list(range(int(span[1]), int(span[2]) + 1))
+            first, last = int(span[1]), int(span[2])
+            if last - first >= MAX_SEEDS:
+                raise self.fail("seeds", f"{given} are more than {MAX_SEEDS:,}")
+            given = list(range(first, last + 1))
         if isinstance(given, list):
             good = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in given)
             if not given or not good or len(set(given)) < len(given):
                 raise self.fail("seeds", f"{given!r} is not a list of different seeds from 0 up")
+            if max(given) > LAST_SEED:
+                raise self.fail("seeds", f"{max(given)} is more than 2^64 - 1")
             if stop and len(given) < stop.most:
                 raise self.fail("seeds", f"are {len(given)}, but stop.most is {stop.most}")
             return Seeds(given=tuple(given))
         if not isinstance(given, int) or isinstance(given, bool) or given < 1:
             raise self.fail("seeds", f'{given!r} is neither a number, nor a list, nor like "0..9"')
+        if given > MAX_SEEDS:
+            raise self.fail("seeds", f"{given:,} are more than {MAX_SEEDS:,}")
         if stop and "seeds" in content:
             raise self.fail("seeds", "leave the number out: stop.least and stop.most set it")
         return Seeds(given)
@@ -343,6 +362,30 @@ class _Reader:
             raise self.fail(name, f"is not a table; write [{name}]")
         self.known(table, fields, f"{name}.")
         return table
+
+
+def _points(low: float, high: float, count: int, logarithmic: bool) -> list[float]:
+    """Places at equal distances, or ratios: whole ones exact, others of nine digits."""
+    begin, end = Fraction(repr(low)), Fraction(repr(high))
+    whole = all(isinstance(place, int) for place in (low, high))
+    found: list[float] = []
+    for index in range(count):
+        share = Fraction(index, count - 1)
+        place = begin + (end - begin) * share
+        if logarithmic and 0 < index < count - 1:
+            place = Fraction(f"{low ** float(1 - share) * high ** float(share):.9g}")
+        if place.denominator == 1:
+            found.append(int(place))
+        else:
+            found.append(float(place) if index in (0, count - 1) else float(f"{float(place):.9g}"))
+    every_whole = whole and all(isinstance(place, int) for place in found)
+    return found if every_whole else [float(place) for place in found]
+
+
+def _digits(place: float) -> str:
+    """A number without a power of ten."""
+    text = str(place) if isinstance(place, int) else format(Decimal(repr(place)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _leaves(
