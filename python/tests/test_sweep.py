@@ -119,6 +119,13 @@ def test_values_that_belong_together_make_one_axis(tmp_path: Path) -> None:
         ("axes.x = { from = 0, to = 1, step = 1e-9 }" + COLUMNS, "has 1,000,000,001 values"),
         ("axes.x = { from = 0, to = 1, points = 999999 }" + COLUMNS, "has 999,999 values"),
         ("axes.seed = [1, 2]" + COLUMNS, "a column has this name"),
+        (COLUMNS + "seeds = 'COUNT(*) FROM flows'", "columns.seeds: the name is taken"),
+        ("axes.seeds = [1, 2]" + COLUMNS, "axes.seeds: a column has this name"),
+        (
+            COLUMNS + "videos_low = 'COUNT(*) FROM flows'",
+            "columns.videos_low: is a limit of column",
+        ),
+        ("axes.videos_high = [1, 2]" + COLUMNS, "axes.videos_high: is a limit of columns.videos"),
         ("set.flows.ftp.count = 2" + AXES + COLUMNS, "flows.ftp.count is already set in set"),
         ("seeds = 0" + COLUMNS, "seeds: 0 is neither a number"),
         ("seeds = [1, 1]" + COLUMNS, "different seeds"),
@@ -490,6 +497,19 @@ def test_a_table_that_no_run_has_is_bad_input(tmp_path: Path) -> None:
     result = run(write(tmp_path, 'tables = ["flws"]'))
     assert result.exit_code == BAD_INPUT
     assert "'flws' is no table; known: flows, links" in " ".join(result.output.split())
+
+
+def test_an_axis_with_the_name_of_a_tables_column_is_bad_input(tmp_path: Path) -> None:
+    text = """
+        tables = ["flows"]
+        [[axes.group]]
+        label = "few"
+        set = { flows.ftp.count = 1 }
+    """
+    result = run(write(tmp_path, text))
+    assert result.exit_code == BAD_INPUT
+    said = "axes.group: the table flows has a column of this name"
+    assert said in " ".join(result.output.split())
 
 
 # The folder.

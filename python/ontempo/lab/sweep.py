@@ -205,6 +205,10 @@ class _Sweep:
         for name in self.file.tables:
             if name not in tables:
                 raise self._bad("tables", f"{name!r} is no table; known: {', '.join(tables)}")
+            for axis in self.file.axes:
+                if axis.name in tables[name].columns:
+                    what = f"the table {name} has a column of this name; choose another"
+                    raise self._bad(f"axes.{axis.name}", what)
         if self.file.interval.by == "seed":
             yield {**labels, **self._columns(cell, tables)}
             return

@@ -22,7 +22,7 @@ from ontempo.lab.toml_text import toml
 
 FIELDS = ("title", "scenario", "set", "axes", "seeds", "columns", "tables", "interval", "stop")
 RANGE = {"from", "to", "step", "points", "scale", "unit"}
-RESERVED = ("cell", "seed", "replicate", "batch", "n", "narrow")
+RESERVED = ("cell", "seed", "seeds", "replicate", "batch", "n", "narrow")
 SPAN = re.compile(r"(\d+)\.\.(\d+)")
 MAX_VALUES = 100_000
 """A range with more is taken for a mistake."""
@@ -283,7 +283,7 @@ class _Reader:
             raise self.fail(where, f"{value} is not a finite number")
 
     def apart(self, fixed: Sequence[str], axes: Sequence[Axis], columns: Mapping[str, str]) -> None:
-        """No key is set twice, no column named twice."""
+        """No key is set twice, no column named twice, nor as the limit of another's interval."""
         taken = {override.partition("=")[0]: "set" for override in fixed}
         for axis in axes:
             for key in {o.partition("=")[0] for value in axis.values for o in value.overrides}:
@@ -292,6 +292,12 @@ class _Reader:
                 taken[key] = f"axes.{axis.name}"
             if axis.name in columns or axis.name in RESERVED:
                 raise self.fail(f"axes.{axis.name}", "a column has this name; choose another")
+        others = {name: f"columns.{name}" for name in columns}
+        others |= {axis.name: f"axes.{axis.name}" for axis in axes}
+        for name in columns:
+            for limit in (f"{name}_low", f"{name}_high"):
+                if limit in others:
+                    raise self.fail(others[limit], f"is a limit of columns.{name}; choose another")
 
     def seeds(self, content: Mapping[str, Any], stop: Stop | None) -> Seeds:
         given = content.get("seeds", stop.most if stop else 1)
