@@ -15,7 +15,7 @@ from small import TEXT
 from typer.testing import CliRunner, Result
 
 from ontempo.lab import main
-from ontempo.lab.batches import cut, lag_one, seconds
+from ontempo.lab.batches import cut, lag_one, nanoseconds
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.errors import BAD_INPUT, ENVIRONMENT, BadInputError
 from ontempo.lab.folder import LOCK
@@ -403,9 +403,19 @@ def test_batches_cover_the_measured_time_once() -> None:
     parts = list(cut({"samples": samples, "flows": samples}, canonical, 5))
     assert [part["samples"].height for part in parts] == [5] * 5
     assert set(parts[0]) == {"samples"}
-    assert seconds("2.5 min") == 150
+    assert nanoseconds("2.5 min") == 150 * 10**9
+    assert nanoseconds("1e-1 ms") == 100_000
     assert lag_one([1.0, -1.0] * 50) == pytest.approx(-0.99)
     assert lag_one([3.0, 3.0]) == 0
+
+
+@pytest.mark.parametrize("batches", [2, 3, 7, 20, 64])
+def test_each_row_is_in_one_batch(batches: int) -> None:
+    times = [index * 100_000_000 / 1e9 for index in range(20, 101)]
+    samples = pl.DataFrame({"time_s": times})
+    canonical = '{"duration": "10 s", "measure": {"from": "2 s"}}'
+    parts = list(cut({"samples": samples}, canonical, batches))
+    assert pl.concat(part["samples"] for part in parts)["time_s"].to_list() == times
 
 
 @pytest.mark.parametrize(
