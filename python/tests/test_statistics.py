@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 
 from ontempo.lab.statistics import (
+    Interval,
+    difference,
     mean_interval,
     mean_of_runs,
     t_distribution,
@@ -53,6 +55,32 @@ def test_what_is_not_finite_is_no_observation() -> None:
     assert mean_interval([1.0, math.inf, 2.0, math.nan, -math.inf]) == mean_interval([1.0, 2.0])
     table = pl.DataFrame({"seed": [1, 2, 3], "value": [1.0, math.inf, 2.0]})
     assert mean_of_runs(table, "value").runs == ((1, 1.0), (3, 2.0))
+
+
+def runs(values: dict[int, float]) -> Interval:
+    return mean_of_runs(
+        pl.DataFrame({"seed": list(values), "value": list(values.values())}), "value"
+    )
+
+
+def test_a_difference_is_paired_over_the_seeds_that_both_sides_have() -> None:
+    one = {1: 10.0, 2: 20.0, 3: 30.0, 4: 40.0}
+    other = {seed: value - 1 - seed / 100 for seed, value in one.items()}
+    every = difference(runs(one), runs(other))
+    assert every.low > 1
+    assert every.n == 4
+    del other[2]
+    most = difference(runs(one), runs(other))
+    assert most.n == 3
+    assert (most.low, most.high) == pytest.approx(mean_interval([1.01, 1.03, 1.04])[1:3])
+    # One seed in common has no interval of its own, and none in common no pair: both are combined.
+    for seeds in ({4: 4, 5: 1}, {5: 4, 6: 1}):
+        apart = difference(runs(one), runs({new: other[old] for new, old in seeds.items()}))
+        assert apart.low < 0 < apart.high
+    # A single run on each side: compared as it is.
+    single = difference(runs({1: 3.0}), runs({1: 2.0}))
+    assert single.value == 1
+    assert math.isnan(single.low)
 
 
 def test_wilson_agrees_with_a_published_example() -> None:

@@ -179,8 +179,8 @@ def above_everywhere(
     known, unknown = _split(places, high, low)
     full = [x for x in known if saturated(high[x], low[x], ends)]
     outcomes = {x: is_above(high[x], low[x]) for x in known if x not in full}
-    below = [x for x, ok in outcomes.items() if ok is False and high[x].value < low[x].value]
     ties = [x for x, ok in outcomes.items() if ok is False and high[x].value == low[x].value]
+    below = [x for x, ok in outcomes.items() if ok is False and x not in ties]
     near = [x for x, ok in outcomes.items() if ok is None]
     holding = sum(ok is True for ok in outcomes.values())
 

@@ -72,16 +72,18 @@ def mean_of_runs(table: pl.DataFrame, column: str, confidence: float = CONFIDENC
 def difference(one: Interval, other: Interval, confidence: float = CONFIDENCE) -> Interval:
     """One estimate minus another, with the interval of the difference.
 
-    Where both have the same seeds, Student's t of the paired differences. Else the limits of both
-    are combined (Newcombe, 1998; Zou and Donner, 2008): each side's distance from its own limit,
-    as the root of the sum of squares. Without limits on a side there are none here.
+    Student's t of the differences within the seeds that both have, where these are two or more; a
+    run that is missing on a side takes its partner with it. Else the limits of both are combined
+    (Newcombe, 1998; Zou and Donner, 2008): each side's distance from its own limit, as the root of
+    the sum of squares. One seed in common gives no interval, and makes the combined one no
+    narrower than it should be. Without limits on a side there are none here.
     """
     if not (one.known and other.known):
         return Interval(math.nan, math.nan, math.nan, 0)
-    seeds = [seed for seed, _ in one.runs]
-    if seeds and seeds == [seed for seed, _ in other.runs]:
-        pairs = zip(one.runs, other.runs, strict=True)
-        return mean_interval([a - b for (_, a), (_, b) in pairs], confidence)
+    theirs = dict(other.runs)
+    paired = [value - theirs[seed] for seed, value in one.runs if seed in theirs]
+    if len(paired) > 1:
+        return mean_interval(paired, confidence)
     value = one.value - other.value
     below = math.hypot(one.value - one.low, other.high - other.value)
     above = math.hypot(one.high - one.value, other.value - other.low)
