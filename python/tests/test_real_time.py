@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -75,6 +76,63 @@ def test_another_kernel_or_program_measures_again(
     study.run(study.plan([measured(0)]))
     monkeypatch.setattr("ontempo.lab.study.machine", lambda: "Linux 7.0, another program")
     assert len(study.plan([measured(0)]).missing) == 1
+
+
+def test_another_program_of_a_flow_or_setting_of_the_kernel_measures_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {}
+    for name in ("srt-live-transmit", "ristsender", "ristreceiver", "player", "beside"):
+        files[name] = tmp_path / "bin" / name
+        files[name].parent.mkdir(exist_ok=True)
+        files[name].write_text("#!/bin/sh\n")
+        files[name].chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(TEXT)
+    application = 'application={ kind = "media", generate = { duration = "1 s" } }'
+    flows = {
+        "srt": 'transport={ kind = "srt", latency = "120 ms" }',
+        "rist": 'transport={ kind = "rist", buffer = "1000 ms" }',
+        "tcp": 'transport={ kind = "tcp" }',
+    }
+    cells = {
+        kind: Cell(scenario, (f"flows={{ film = {{ {application}, {flow} }} }}",), real=Emulation())
+        for kind, flow in flows.items()
+    }
+    command = '{ kind = "command", command = ["nice", "player"], peer = ["true"] }'
+    own = f'flows={{ film = {{ application = {command}, transport = {{ kind = "own" }} }} }}'
+    cells["own"] = Cell(scenario, (own,), real=Emulation())
+    engine = NativeEngine()
+    study = Study(engine, Store(tmp_path / "cells", engine.fingerprint()), jobs=1)
+
+    def keys() -> dict[str, str]:
+        real_time._digest.cache_clear()
+        return {kind: study.plan([cell]).cells[0].key for kind, cell in cells.items()}
+
+    before = keys()
+    for changed, kinds in {
+        "beside": set[str](),
+        "srt-live-transmit": {"srt"},
+        "ristsender": {"rist"},
+        "ristreceiver": {"rist"},
+        "player": {"own"},
+    }.items():
+        files[changed].write_text("#!/bin/sh\n# another version\n")
+        after = keys()
+        assert {kind for kind in cells if after[kind] != before[kind]} == kinds, changed
+        before = after
+    with_pert = [
+        replace(cells["tcp"], real=Emulation(controls=controls))
+        for controls in ((), ("pert",), ("pert compete=alpha",))
+    ]
+    assert len({planned.key for planned in study.plan(with_pert).cells}) == 3
+
+
+def test_the_emulators_programs_are_those_whose_digests_are_taken() -> None:
+    source = Path(__file__).parents[2] / "crates" / "emulator" / "src" / "carriers.rs"
+    asked = set(re.findall(r'require\("([^"]+)"', source.read_text("utf-8")))
+    assert asked == {name for names in real_time.CARRIERS.values() for name in names}
 
 
 def test_ctrl_c_during_a_measurement_keeps_what_has_finished(study: Study) -> None:

@@ -8,6 +8,8 @@ Each writes its tables to a folder; they go into the same store as those of simu
 import json
 import os
 import platform
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -33,6 +35,13 @@ NET_ADMIN, SYS_ADMIN = 12, 21
 
 TUN = Path("/dev/net/tun")
 
+CARRIERS: Mapping[str, tuple[str, ...]] = {
+    "srt": ("srt-live-transmit",),
+    "rist": ("ristsender", "ristreceiver"),
+}
+"""The system's programs that the emulator starts for a transport: crates/emulator/src/carriers.rs.
+"""
+
 
 @dataclass(frozen=True)
 class Emulation:
@@ -46,7 +55,7 @@ class Emulation:
     at_once: int = 1
 
     def identity(self) -> str:
-        """The scenario alone decides."""
+        """The scenario decides, and what `made_with` finds in it."""
         return "emulation"
 
     def write(self, cell: Cell, folder: Path) -> None:
@@ -111,6 +120,42 @@ def machine() -> str:
     """Kernel and digest of the program: the code that a real cell's result depends on."""
     digest = blake2b(Path(program()).read_bytes(), digest_size=16).hexdigest()
     return f"{platform.system()} {platform.release()}, {digest}"
+
+
+def made_with(canonical: str, controls: Sequence[str]) -> list[str]:
+    """What else a real cell's result depends on: the programs of its flows, the kernel's controls.
+
+    Of each program its name and a digest of it and of the libraries that it loads; of a flow's
+    command each word that is a program. In order of the names.
+    """
+    content = json.loads(canonical)
+    flows = content.get("flows", {}).values() if isinstance(content, dict) else ()
+    names: set[str] = set()
+    for flow in flows:
+        names.update(CARRIERS.get(flow["transport"]["kind"], ()))
+        ends = (flow["application"].get(end) for end in ("command", "peer"))
+        names.update(word for words in ends for word in words or () if shutil.which(word))
+    return [*sorted(controls), *(f"{name} {_digest(name)}" for name in sorted(names))]
+
+
+@cache
+def _digest(name: str) -> str:
+    """Of a program and its libraries; empty if it is missing, so that the run will fail."""
+    if (path := shutil.which(name)) is None:
+        return ""
+    found = blake2b(digest_size=16)
+    for file in (path, *_libraries(path)):
+        found.update(blake2b(Path(file).read_bytes()).digest())
+    return found.hexdigest()
+
+
+def _libraries(path: str) -> list[str]:
+    """Those that a program loads as it starts; none of a script, or without ``ldd``."""
+    try:
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return []
+    return sorted(word for word in listed.split() if word.startswith("/") and Path(word).is_file())
 
 
 def run_real(

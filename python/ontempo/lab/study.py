@@ -16,7 +16,7 @@ from ontempo.lab.cells import Cell, Label, Plan, Planned, Runner
 from ontempo.lab.cores import CoreRunner
 from ontempo.lab.engine import Engine, Scenario
 from ontempo.lab.errors import BadInputError, InterruptedStudyError, UnfitEnvironmentError
-from ontempo.lab.real_time import machine, run_real
+from ontempo.lab.real_time import machine, made_with, run_real
 from ontempo.lab.store import Store, cell_key
 
 __all__ = ["Cell", "Label", "Plan", "Planned", "Progress", "Results", "Runner", "Silent", "Study"]
@@ -154,7 +154,8 @@ class Study:
                 scenarios[source] = (scenario, scenario.canonical())
             scenario, canonical = scenarios[source]
             if cell.real:
-                canonical = json.dumps([canonical, cell.real.identity(), machine()])
+                more = made_with(canonical, cell.real.controls)
+                canonical = json.dumps([canonical, cell.real.identity(), machine(), *more])
             planned.append(Planned(cell, scenario, cell_key(canonical, cell.seed, fingerprint)))
         missing = {one.key: one for one in reversed(planned) if not self.store.has(one.key)}
         plan = Plan(tuple(planned), tuple(reversed(missing.values())))

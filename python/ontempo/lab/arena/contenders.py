@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ontempo.lab.real_time import CARRIERS
+
 SRT_MS, RIST_MS = 120, 1000
 """Buffers that `srt-live-transmit` and `ristsender` have by default, in ms. That of `ontempo send`
 is four round trips, which are compared anyway."""
@@ -70,7 +72,7 @@ def _candidate(name: str, shown: str, congestion: str) -> Contender:
 
 _VERSION_3 = '"bbr", congestion-parameters = { variant = "v3" }'
 _RIST = 'kind = "rist", buffer = "{buffer}"'
-_RIST_PROGRAMS = ("ristsender", "ristreceiver")
+_RIST_PROGRAMS = CARRIERS["rist"]
 
 CONTENDERS = (
     Contender("udp", "UDP", 'kind = "udp"', symbol="circle-open"),
@@ -82,7 +84,7 @@ CONTENDERS = (
         "SRT",
         'kind = "srt", latency = "{buffer}"',
         SRT_MS,
-        ("srt-live-transmit",),
+        CARRIERS["srt"],
         "srt-tools",
         "step-0",
         "circle",
