@@ -169,8 +169,30 @@ def reproduce(
     """
     scale: Scale = "quick" if quick else "full"
     runs = [EVERY] if bind_causes or write_verdicts else reading or []
-    command = _reproduce_again(scale, out, worlds, seeds, runs)
-    with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
+    # The report names it with each claim.
+    command = _command(
+        "reproduce",
+        f"--{scale}",
+        out=None if out == Path("out/reproduce") else out,
+        worlds=worlds and worlds.replace(" ", ""),
+        seeds=seeds,
+        reading=runs,
+    )
+    again = _command(
+        *shlex.split(command)[1:],
+        only=only,
+        jobs=_jobs(jobs),
+        dask=dask,
+        json=as_json,
+        pdf=pdf,
+        differences=differences_to,
+        write_verdicts=write_verdicts,
+        check_verdicts=check_verdicts,
+        keep=keep,
+        bind_causes=bind_causes,
+        experiments=experiments,
+    )
+    with exit_codes(again):
         of_quick = bool(bind_causes or write_verdicts or check_verdicts)
         reproducing.check_options(
             scale, only or [], reading or [], seeds, of_quick=of_quick, keep=keep
@@ -265,9 +287,8 @@ def sweep(
 
       ontempo-lab sweep study.toml --dask tcp://scheduler:8786
     """
-    again = f"ontempo-lab sweep {study}" + (f" --out {out}" if out else "")
-    again += " --any-size" if any_size else ""
-    with exit_codes(again):
+    options = {"jobs": _jobs(jobs), "dask": dask, "any_size": any_size, "json": as_json}
+    with exit_codes(_command("sweep", study, out=out, **options)):
         if dry_run:
             print_plan(make_engine(), study)
         else:
@@ -304,7 +325,8 @@ def compare(
     [dim]Example:[/]  sudo ontempo-lab compare dumbbell.toml
     """
     folder = out or Path("out/compare") / scenario.stem
-    with exit_codes(f"ontempo-lab compare {scenario}"):
+    again = _command("compare", scenario, out=out, set=sets, seed=seed, ipv6=ipv6, json=as_json)
+    with exit_codes(again):
         options = [word for text in sets or [] for word in ("--set", text)]
         options += [] if seed is None else ["--seed", str(seed)]
         path = run_compare(scenario, folder, options, ["--ipv6"] if ipv6 else [], as_json=as_json)
@@ -333,7 +355,7 @@ def quality(
 
     [dim]Example:[/]  ontempo-lab quality run --film film.ts --latency "200 ms"
     """
-    with exit_codes(f"ontempo-lab quality {run} --film {film}"):
+    with exit_codes(_command("quality", run, film=film, latency=latency, json=as_json)):
         run_quality(run, film, latency or [], as_json=as_json)
 
 
@@ -389,9 +411,8 @@ def arena(
       sudo ontempo-lab arena --worlds emulation
     """
     scale: Scale = "quick" if quick else "full"
-    again = f"ontempo-lab arena --{scale} --worlds {worlds} --out {shlex.quote(str(out))}"
-    again += "".join(f" --only {shlex.quote(name)}" for name in only or [])
-    with exit_codes(again):
+    options = {"only": only, "jobs": _jobs(jobs), "page": page, "json": as_json}
+    with exit_codes(_command("arena", f"--{scale}", worlds=worlds, out=out, **options)):
         asked = read_arena_worlds(worlds)
         path = run_arena(make_engine(), scale, asked, only or [], out, jobs, page, as_json=as_json)
         _show_page(path, open_page)
@@ -417,22 +438,29 @@ def demo(
 
     [dim]Example:[/]  ontempo-lab demo
     """
-    with exit_codes(f"ontempo-lab demo --out {shlex.quote(str(out))}"):
+    with exit_codes(_command("demo", out=out, jobs=_jobs(jobs), json=as_json)):
         _show_page(run_demo(make_engine(), out, jobs, as_json=as_json), open_page)
 
 
-def _reproduce_again(
-    scale: Scale, out: Path, worlds: str | None, seeds: int | None, readings: list[str]
-) -> str:
-    """The command that runs the same cells; without the claims."""
-    parts = [f"ontempo-lab reproduce --{scale}"]
-    if out != Path("out/reproduce"):
-        parts.append(f"--out {out}")
-    if worlds is not None:
-        parts.append(f"--worlds {worlds.replace(' ', '')}")
-    if seeds is not None:
-        parts.append(f"--seeds {seeds}")
-    return " ".join([*parts, *(f"--reading {shlex.quote(name)}" for name in readings)])
+_Option = Path | str | int | list[str] | bool | None
+
+
+def _command(*words: Path | str, **options: _Option) -> str:
+    """The command ``ontempo-lab`` with those of these options that are given, for a shell."""
+    found = ["ontempo-lab", *map(str, words)]
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            found.append(option)
+        elif isinstance(value, list):
+            found += [word for one in value for word in (option, one)]
+        elif value is not None and value is not False:
+            found += [option, str(value)]
+    return shlex.join(found)
+
+
+def _jobs(jobs: int) -> int | None:
+    return None if jobs == CORES else jobs
 
 
 def _show_page(path: Path, open_page: bool | None) -> None:

@@ -12,7 +12,7 @@ from ontempo.lab.cells import Cell, Plan, Planned, Runner
 from ontempo.lab.cluster import DaskRunner
 from ontempo.lab.cores import CoreRunner
 from ontempo.lab.engine import NativeEngine
-from ontempo.lab.errors import InterruptedStudyError, LabError
+from ontempo.lab.errors import INTERRUPTED, InterruptedStudyError, LabError
 from ontempo.lab.folder import claimed
 from ontempo.lab.store import Store
 from ontempo.lab.study import Results, Study
@@ -32,6 +32,13 @@ def exit_codes(again: str) -> Iterator[None]:
     except InterruptedStudyError as error:
         console.print(f"\n{error}\nto go on: {again}", markup=False, soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        console.print(
+            f"\ninterrupted; finished cells are kept\nto go on: {again}",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(INTERRUPTED) from None
     except LabError as error:
         console.print("[bold red]error:[/] ", end="")
         console.print(str(error), markup=False, soft_wrap=True)
