@@ -33,11 +33,7 @@ def exit_codes(again: str) -> Iterator[None]:
         console.print(f"\n{error}\nto go on: {again}", markup=False, soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        console.print(
-            f"\ninterrupted; finished cells are kept\nto go on: {again}",
-            markup=False,
-            soft_wrap=True,
-        )
+        console.print(f"\ninterrupted\nto go on: {again}", markup=False, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except LabError as error:
         console.print("[bold red]error:[/] ", end="")
