@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from ontempo.lab.claims import Check, Finding
+from ontempo.lab.figure_html import figure_html
 from ontempo.lab.judging import (
     MISSING,
     Curve,
@@ -23,8 +24,9 @@ from ontempo.lab.judging import (
     number,
     within_everywhere,
 )
-from ontempo.lab.plots import exact
+from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.statistics import Interval, difference, mean_interval, mean_of_runs
+from ontempo.lab.verdicts_output import checks_as_dicts
 
 
 def curve(*values: float, half: float = 0.4) -> dict[float, Interval]:
@@ -133,6 +135,19 @@ def test_a_comparison_is_paired_by_seed() -> None:
     assert apart.low == pytest.approx(0.5 - 4.303 * 0.1 / math.sqrt(3), abs=1e-3)
     other_seeds = high._replace(runs=tuple((seed + 2, value) for seed, value in high.runs))
     assert is_above(other_seeds, low) is None
+
+
+def test_an_infinite_value_has_words_and_a_figure_has_no_place_for_it() -> None:
+    assert number(math.inf) == "infinite"
+    assert number(-math.inf) == "-infinite"
+    assert not exact(math.inf).known
+    points = {1.0: exact(2.0), 2.0: exact(math.inf)}
+    figure = Figure("", Axis("x"), Axis("y"), [View("", [Series("A", "pert", points)])])
+    assert "Infinity" not in figure_html(figure, "it")
+    check = judged("S.", "P", lambda: "M", {"the place": math.inf}, lambda: False)
+    (written,) = checks_as_dicts(Finding([], [check]))
+    assert written["values"] == [None]
+    assert written["ok"] is False
 
 
 def test_a_table_with_several_rows_of_a_seed_has_no_value_of_a_run() -> None:

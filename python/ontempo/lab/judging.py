@@ -40,6 +40,8 @@ def number(value: float) -> str:
     """A value with three significant digits."""
     if math.isnan(value):
         return "none"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
     if value == 0 or PLAIN[0] <= abs(value) < PLAIN[1]:
         return f"{float(f'{value:.3g}'):,g}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")

@@ -26,8 +26,8 @@ class Interval(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is a value at all."""
-        return self.n > 0 and not math.isnan(self.value)
+        """Whether there is a value at all; an infinite one is none."""
+        return self.n > 0 and math.isfinite(self.value)
 
     @property
     def exact(self) -> bool:

@@ -127,9 +127,9 @@ def as_dict(report: Report, path: Path) -> dict[str, Any]:
                 "reading": judged.judgement.reading,
                 "cells": judged.cells,
                 "scaling": judged.scaling,
-                "checks": _checks(judged.finding),
+                "checks": checks_as_dicts(judged.finding),
                 "others": {
-                    name: {"held": found.held, "checks": _checks(found)}
+                    name: {"held": found.held, "checks": checks_as_dicts(found)}
                     for name, found in judged.others.items()
                 },
             }
@@ -142,14 +142,15 @@ def as_dict(report: Report, path: Path) -> dict[str, Any]:
     }
 
 
-def _checks(found: Finding) -> list[dict[str, Any]]:
+def checks_as_dicts(found: Finding) -> list[dict[str, Any]]:
+    """The checks, to be written as JSON; null for a value that is missing or infinite."""
     return [
         {
             "sentence": check.sentence,
             "published": check.published,
             "measured": check.measured,
             "ok": check.ok,
-            "values": [None if math.isnan(value) else value for value in check.values],
+            "values": [value if math.isfinite(value) else None for value in check.values],
             "cause": check.cause if check.ok is False else "",
             "doubt": check.doubt,
         }
