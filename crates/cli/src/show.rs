@@ -87,7 +87,7 @@ fn show_in(width: usize, summaries: &[Summary]) -> String {
         parts.push(fitted(width, FILMS, &films));
     }
     if !late.is_empty() {
-        parts.push(fitted(width, ["group", "start-up delay", "units", "late"], &late));
+        parts.push(fitted(width, ["group", "start-up delay", "units of the run", "late"], &late));
     }
     parts.push(links(width, means.links));
     parts.extend(standstills(summaries, are_equal));

@@ -158,7 +158,8 @@ fn agent(
         let film = FilmFlow::new(way, Arc::clone(film), (flow.start, stop));
         return Ok(Some(Agent::Film(Box::new(film))));
     }
-    let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
+    let end = Time::ZERO + scenario.duration;
+    let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout, end));
     let receiver = |payload: u64| {
         let prompts = prompts(scenario, layout, flow);
         let messages = messages(scenario, group, Bytes::new(payload), prompts);

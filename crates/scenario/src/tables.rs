@@ -178,8 +178,13 @@ pub const PLAYOUT: Table = Table {
         GROUP,
         INDEX,
         column("startup_delay_s", Number, "start-up delay in seconds"),
-        column("units", Count, "units of which it is known whether they were late"),
-        column("late", Count, "units that were late"),
+        column(
+            "units",
+            Count,
+            "units of the whole run, also before `measure.from`, whose deadline (due time and start-up delay) \
+             came before its end, whether they arrived or not",
+        ),
+        column("late", Count, "of these, those that were late or never arrived"),
     ],
 };
 

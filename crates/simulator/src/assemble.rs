@@ -156,7 +156,8 @@ fn agent(
     let stream =
         |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
     let stop = flow.stop.unwrap_or(Time::NEVER);
-    let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
+    let end = Time::ZERO + scenario.duration;
+    let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout, end));
     let film = outside.films.of(flow.group, &group.application);
     let laws = |custom: &str, parameters: &CustomParameters| {
         let law = outside.laws.law(&format!("{name}.{}", flow.index), custom, parameters);

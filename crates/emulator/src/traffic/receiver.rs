@@ -87,7 +87,7 @@ impl Receiver {
         }
         // An application that sends without limit has no due units.
         if self.playout.is_some() {
-            (next..offered).for_each(|unit| self.miss(unit, source.due(unit), now));
+            (next..offered).for_each(|unit| self.miss(unit, source.due(unit)));
         }
         self.end(now);
     }
@@ -100,9 +100,9 @@ impl Receiver {
     }
 
     /// `unit`, due at `due`, had not been delivered when the run ended.
-    pub(crate) fn miss(&mut self, unit: u64, due: Option<Time>, end: Time) {
+    pub(crate) fn miss(&mut self, unit: u64, due: Option<Time>) {
         let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
-        playout.on_missing(1, due, end);
+        playout.on_missing(1, due);
         if let Some(records) = &mut self.records {
             records.push(UnitRecord { unit, due, delivered: None });
         }

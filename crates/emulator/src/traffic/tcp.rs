@@ -338,7 +338,8 @@ impl Tcp {
         self.look(now);
         let offered = match self.source {
             Source::Ftp => self.delivered,
-            _ => self.source.offered(now.min(self.stop)),
+            // What is offered when the flow stops is not sent any more.
+            _ => self.source.offered(now.min(self.stop - Duration::from_nanos(1))),
         };
         self.receiver.end_in_order(now, &self.source, self.delivered, offered);
     }

@@ -149,7 +149,7 @@ impl Udp {
         self.receive(now);
         for number in 0..self.sent {
             if !self.arrived.contains(number) {
-                self.receiver.miss(number, self.source.due(number), now);
+                self.receiver.miss(number, self.source.due(number));
             }
         }
         self.receiver.end(now);

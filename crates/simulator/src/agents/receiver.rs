@@ -102,9 +102,9 @@ impl Receiver {
     }
 
     /// `unit`, due at `due`, had not been delivered when the run ended.
-    pub(crate) fn miss(&mut self, unit: u64, due: Time, end: Time) {
+    pub(crate) fn miss(&mut self, unit: u64, due: Time) {
         if let Some(playout) = &mut self.playout {
-            playout.on_missing(1, due, end);
+            playout.on_missing(1, due);
         }
         if let Some(records) = &mut self.records {
             records.push(UnitRecord { unit, due, delivered: None });

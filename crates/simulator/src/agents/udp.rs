@@ -161,7 +161,7 @@ impl Udp {
             if !self.arrived.as_ref().is_some_and(|arrived| arrived.contains(number))
                 && let Some(due) = self.source.due(number)
             {
-                self.receiver.miss(number, due, now);
+                self.receiver.miss(number, due);
             }
         }
     }

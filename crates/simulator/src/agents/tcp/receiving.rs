@@ -1,6 +1,6 @@
 //! The receiver's end of a TCP flow.
 
-use ontempo_foundation::{Packets, Time};
+use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::ack::{AckDecision, AckPolicy, Segment};
 use ontempo_mechanisms::receive::Arrival;
 
@@ -99,8 +99,10 @@ impl Tcp {
     }
 
     pub(crate) fn end(&mut self, now: Time) {
+        // What is offered when the flow stops is not sent any more.
+        let last = now.min(self.settings.stop - Duration::from_nanos(1));
         if let Some(messages) = self.receiver.messages_mut() {
-            let offered = self.source.offered(now.min(self.settings.stop));
+            let offered = self.source.offered(last);
             let next = self.reassembly.next();
             for message in self.source.incomplete(next, offered, messages.payload()) {
                 messages.sent(message.written, message.payload);
@@ -110,10 +112,10 @@ impl Tcp {
         if !self.receiver.wants_due_times() {
             return;
         }
-        let offered = self.source.offered(now.min(self.settings.stop));
+        let offered = self.source.offered(last);
         for unit in self.reassembly.next()..offered {
             if let Some(due) = self.source.due(unit) {
-                self.receiver.miss(unit, due, now);
+                self.receiver.miss(unit, due);
             }
         }
     }
