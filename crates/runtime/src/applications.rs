@@ -188,9 +188,14 @@ impl Cbr {
     }
 }
 
+/// Most times on that one interval may last: shorter ones are not the traffic of any application, and
+/// would take a draw each.
+const MAX_TIMES_ON: u32 = 1_000;
+
 /// A constant bit rate while on, nothing while off. Times on and off are exponential, or Pareto
 /// if a tail exponent is given (Willinger et al., 1997: heavy tails add up to self-similar
-/// traffic).
+/// traffic). An interval that has not passed when a time on ends goes on in the next, so that the mean
+/// rate is that of the times on, however short they are.
 #[derive(Clone, Debug)]
 pub struct OnOff {
     interval: Duration,
@@ -229,10 +234,13 @@ impl OnOff {
         while self.next <= now {
             self.offered += 1;
             self.next += self.interval;
-            if self.next >= self.on_until {
+            for _ in 0..MAX_TIMES_ON {
+                if self.next < self.on_until {
+                    break;
+                }
                 let pause = self.draw(self.off);
-                self.next = self.on_until + pause;
-                self.on_until = self.next + self.draw(self.on);
+                self.next += pause;
+                self.on_until = self.on_until + pause + self.draw(self.on);
             }
         }
         self.offered
@@ -488,6 +496,26 @@ mod tests {
         let offered = source.offered(Time::from_secs_f64(20_000.0));
         let share = offered as f64 / 2_000_000.0;
         assert!((share - 0.25).abs() < 0.01, "on for {share} of the time");
+    }
+
+    #[test]
+    fn an_on_off_source_has_its_mean_rate_however_short_its_times_on() {
+        let millis = Duration::from_millis;
+        let offered = |on, off, shape| {
+            let random = RandomStream::new(3, "on-off");
+            let mut source = OnOff::new(Time::ZERO, millis(100), (on, off), shape, random);
+            source.offered(Time::from_secs_f64(20_000.0))
+        };
+        for (on, shape) in
+            [(millis(350), None), (millis(100), None), (millis(1), None), (millis(100), Some(1.9))]
+        {
+            let share = offered(on, on, shape) as f64 / 200_000.0;
+            assert!((share - 0.5).abs() < 0.01, "on for {share} of the time, {on} each");
+        }
+        // Without pauses it is a constant bit rate.
+        assert_eq!(offered(millis(1), Duration::ZERO, None), 200_001);
+        // Bounded work for what is absurd.
+        assert!(offered(Duration::from_nanos(1), millis(1), None) > 0);
     }
 
     #[test]

@@ -89,7 +89,8 @@ pub enum Application {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interval: Option<Duration>,
     },
-    /// Constant bit rate while on, silent while off.
+    /// Constant bit rate while on, silent while off. An interval between packets that has not passed
+    /// when a time on ends goes on in the next.
     OnOff {
         /// Bits per second while on, headers counted.
         rate: Rate,
