@@ -65,9 +65,6 @@ impl fmt::Display for ElementError {
 
 impl std::error::Error for ElementError {}
 
-/// The mean delay that RED's thresholds aim at if none are given (ns-2's `targetdelay_`).
-const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
-
 /// The link at `place`, with the random streams derived from its name.
 ///
 /// # Errors
@@ -279,9 +276,9 @@ fn red_parameters(laid: &LaidLink, mean_delay: Duration) -> RedParameters {
         ecn,
     } = &laid.queue
     else {
-        return RedParameters::automatic(laid.rate, Bytes::new(500), RED_TARGET_DELAY);
+        return RedParameters::automatic(laid.rate, Bytes::new(500), RedParameters::TARGET_DELAY);
     };
-    let automatic = RedParameters::automatic(laid.rate, *mean_packet, RED_TARGET_DELAY);
+    let automatic = RedParameters::automatic(laid.rate, *mean_packet, RedParameters::TARGET_DELAY);
     let packets = |threshold: &Option<Packets>| threshold.map(|packets| packets.get() as f64);
     let min_th = packets(min_th).unwrap_or(automatic.min_th);
     let computed_weight = || RedParameters::automatic_weight(laid.rate, *mean_packet, mean_delay);

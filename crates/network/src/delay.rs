@@ -82,8 +82,9 @@ impl fmt::Display for DelayLawError {
 impl core::error::Error for DelayLawError {}
 
 impl DelayLaw {
-    /// Tolerance for the sum of the probabilities in a file.
-    const SUM_TOLERANCE: f64 = 1e-9;
+    /// By how much the sum of the probabilities may differ from 1: a file has some digits of them, such as
+    /// 0.3333333 of a third.
+    pub const SUM_TOLERANCE: f64 = 1e-6;
 
     /// Uniform between `low` and `high`.
     ///
@@ -97,30 +98,33 @@ impl DelayLaw {
     }
 
     /// A mixture of exponential laws, from the probability (0 to 1, together 1) and the mean
-    /// of each branch.
+    /// of each branch. The probabilities are divided by their sum.
     ///
     /// # Errors
-    /// There is no branch, a probability is out of range, or they do not add up to 1.
+    /// There is no branch, a probability is out of range, or their sum differs from 1 by more than
+    /// [`SUM_TOLERANCE`](Self::SUM_TOLERANCE).
     pub fn hyper_exponential(
         branches: impl IntoIterator<Item = (f64, Duration)>,
     ) -> Result<Self, DelayLawError> {
-        let (mut sum, mut mean) = (0.0, Duration::ZERO);
-        let mut cumulative = Vec::new();
-        for (probability, branch_mean) in branches {
-            if !(0.0..=1.0).contains(&probability) {
-                return Err(DelayLawError::NotAProbability(probability));
-            }
-            sum += probability;
-            mean += branch_mean.mul_f64(probability);
-            cumulative.push((sum, branch_mean));
+        let given: Vec<(f64, Duration)> = branches.into_iter().collect();
+        if let Some((wrong, _)) = given.iter().find(|(chance, _)| !(0.0..=1.0).contains(chance)) {
+            return Err(DelayLawError::NotAProbability(*wrong));
         }
-        if cumulative.is_empty() {
+        if given.is_empty() {
             return Err(DelayLawError::Empty);
         }
+        let sum: f64 = given.iter().map(|(probability, _)| probability).sum();
         if (sum - 1.0).abs() > Self::SUM_TOLERANCE {
             return Err(DelayLawError::ProbabilitiesSumTo(sum));
         }
-        let branches = cumulative.into_boxed_slice();
+        let (mut up_to, mut mean) = (0.0, Duration::ZERO);
+        let branch = |(probability, branch_mean): (f64, Duration)| {
+            let probability = probability / sum;
+            up_to += probability;
+            mean += branch_mean.mul_f64(probability);
+            (up_to, branch_mean)
+        };
+        let branches = given.into_iter().map(branch).collect();
         Ok(Self::HyperExponential(HyperExponential { branches, mean }))
     }
 
@@ -292,6 +296,11 @@ mod tests {
     fn probabilities_need_not_add_up_to_the_last_bit() {
         let thirds = [(1.0 / 3.0, TEN), (1.0 / 3.0, TEN), (0.333_333_333_3, TEN)];
         assert!(DelayLaw::hyper_exponential(thirds).is_ok());
+        // Of a file with a few digits, of which none is lost.
+        let ten = Duration::from_secs(10);
+        let law = DelayLaw::hyper_exponential([(0.333_333_3, ten); 3]).unwrap();
+        assert!(ten.saturating_sub(law.mean()) < Duration::from_nanos(10), "{}", law.mean());
+        assert!(DelayLaw::hyper_exponential([(0.333, TEN), (0.333, TEN), (0.333, TEN)]).is_err());
     }
 
     #[test]

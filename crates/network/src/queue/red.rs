@@ -87,6 +87,9 @@ impl RedParameters {
     /// The RTT that ns-2 assumes when it chooses the weight: 100 ms.
     const ASSUMED_RTT: f64 = 0.1;
 
+    /// The mean delay that thresholds aim at where none is given (ns-2's `targetdelay_`): 5 ms.
+    pub const TARGET_DELAY: Duration = Duration::from_millis(5);
+
     /// The values that ns-2 2.35 computes by default: `min_th` is half of what the link
     /// sends in `target_delay` but at least 5 packets, `max_th` three times that, and the
     /// weight such that the average follows over ten round trips of 100 ms, 1 - exp(-1/C) for

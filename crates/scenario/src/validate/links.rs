@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
+use ontempo_network::RedParameters;
 
 use super::{Findings, varying};
 use crate::backbone::MAX_HOPS;
@@ -117,7 +118,7 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
         let what = format!("{mtu} are too few; headers alone are 40 bytes");
         findings.add(&path.key("mtu"), what);
     }
-    queue(&spec.queue, &path.key("queue"), findings);
+    queue(&spec.queue, spec.rate, &path.key("queue"), findings);
     if let Some(loss) = &spec.loss {
         let path = path.key("loss");
         match loss {
@@ -236,13 +237,13 @@ fn hyper_exponential(
         findings.probability(&probabilities_path.index(place), *probability);
     }
     let sum: f64 = probabilities.iter().sum();
-    if (sum - 1.0).abs() > 1e-6 {
+    if (sum - 1.0).abs() > ontempo_network::DelayLaw::SUM_TOLERANCE {
         let what = format!("the probabilities sum to {sum}; together they must be 1");
         findings.add(&probabilities_path, what);
     }
 }
 
-fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
+fn queue(spec: &QueueSpec, rate: Rate, path: &FieldPath, findings: &mut Findings) {
     match spec {
         QueueSpec::Codel { interval, .. } => {
             let what = "the interval is zero; write interval = \"100 ms\"";
@@ -279,7 +280,7 @@ fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
         }
         QueueSpec::Cbq { reservable, .. } => check_reservable(*reservable, path, findings),
         QueueSpec::DropTail { .. } => {}
-        QueueSpec::Red { .. } => red(spec, path, findings),
+        QueueSpec::Red { .. } => red(spec, rate, path, findings),
     }
 }
 
@@ -314,7 +315,7 @@ fn check_resume(
     findings.require(beyond, &path.key("resume"), what);
 }
 
-fn red(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
+fn red(spec: &QueueSpec, rate: Rate, path: &FieldPath, findings: &mut Findings) {
     let QueueSpec::Red { min_th, max_th, max_p, weight, mean_packet, .. } = spec else { return };
     findings.probability(&path.key("max-p"), *max_p);
     if let Some(weight) = weight {
@@ -322,11 +323,25 @@ fn red(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
         let what = "the weight is zero, so that the average never moves";
         findings.require(*weight != 0.0, &path.key("weight"), what);
     }
-    if let (Some(min_th), Some(max_th)) = (min_th, max_th)
-        && min_th >= max_th
-    {
-        findings.add(&path.key("max-th"), format!("{max_th} are not more than `min-th`, {min_th}"));
-    }
     let what = "the mean packet is empty; write mean-packet = \"500 bytes\"";
-    findings.require(*mean_packet > Bytes::ZERO, &path.key("mean-packet"), what);
+    let has_size = *mean_packet > Bytes::ZERO;
+    findings.require(has_size, &path.key("mean-packet"), what);
+    match (min_th, max_th) {
+        (Some(min_th), Some(max_th)) if min_th >= max_th => {
+            let what = format!("{max_th} are not more than `min-th`, {min_th}");
+            findings.add(&path.key("max-th"), what);
+        }
+        (None, Some(max_th)) if has_size => {
+            let automatic =
+                RedParameters::automatic(rate, *mean_packet, RedParameters::TARGET_DELAY).min_th;
+            if automatic >= max_th.get() as f64 {
+                let what = format!(
+                    "{max_th} are not more than `min-th`, which at {rate} is {automatic:.1} packets \
+                     where it is not given; write `min-th`, too"
+                );
+                findings.add(&path.key("max-th"), what);
+            }
+        }
+        _ => {}
+    }
 }

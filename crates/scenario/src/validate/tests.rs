@@ -195,6 +195,8 @@ fn a_hyper_exponential_law_has_as_many_means_as_probabilities_which_sum_to_one()
         "s.toml:9: topology.bottleneck.delay.probabilities: the probabilities sum to 0.75; \
          together they must be 1"
     );
+    let thirds = law("[0.3333333, 0.3333333, 0.3333333]", "[\"1 ms\", \"2 ms\", \"3 ms\"]");
+    scenario(&VIDEO.replace("delay = \"30 ms\"", &format!("delay = {thirds}")));
     assert_eq!(
         bottleneck_delay(&law("[1.5, -0.5]", "[\"1 ms\", \"2 ms\"]")),
         "s.toml:9: topology.bottleneck.delay.probabilities[0]: 1.5 is not a probability; a number \
@@ -235,6 +237,19 @@ fn thresholds_of_red_are_in_order() {
         "s.toml:10: topology.bottleneck.queue.max-th: 3 packets are not more than `min-th`, 9 \
          packets"
     );
+    let drop_tail = "queue = { kind = \"drop-tail\", limit = \"150 packets\" }";
+    let most = |packets: u64| {
+        format!(
+            "queue = {{ kind = \"red\", limit = \"60 packets\", max-th = \"{packets} packets\" }}"
+        )
+    };
+    assert_eq!(
+        video(drop_tail, &most(3)),
+        "s.toml:10: topology.bottleneck.queue.max-th: 3 packets are not more than `min-th`, which at \
+         25 Mbit/s is 15.6 packets where it is not given; write `min-th`, too"
+    );
+    assert_eq!(video(drop_tail, &most(15)).lines().count(), 1);
+    scenario(&VIDEO.replace(drop_tail, &most(16)));
 }
 
 #[test]
