@@ -96,21 +96,26 @@ pub(super) fn group(
     let is_cbr = matches!(group.application, Application::Cbr { .. });
     let what = "only a `cbr` application has units that are played out";
     findings.require(group.playout.is_empty() || is_cbr, &path.key("playout"), what);
-    times(group, path, findings);
+    times(group, duration, path, findings);
     address_changes(group, duration, path, findings);
 }
 
-fn times(group: &FlowGroup, path: &FieldPath, findings: &mut Findings) {
-    let latest = match group.start {
-        Start::At(start) => start,
+fn times(group: &FlowGroup, duration: Duration, path: &FieldPath, findings: &mut Findings) {
+    let start = path.key("start");
+    let (first, latest, field) = match group.start {
+        Start::At(at) => (at, at, start),
         Start::Between { low, high } => {
             if low > high {
                 let what = format!("{high} is less than `low`, {low}");
-                findings.add(&path.key("start").key("high"), what);
+                findings.add(&start.key("high"), what);
             }
-            high
+            (low, high, start.key("low"))
         }
     };
+    // A run that takes no time is reported by itself.
+    if first >= duration && duration > Duration::ZERO {
+        findings.add(&field, format!("{first} is not before the end of the run, {duration}"));
+    }
     if let Some(stop) = group.stop.filter(|stop| *stop <= latest) {
         findings.add(&path.key("stop"), format!("{stop} is not after the start, {latest}"));
     }

@@ -173,6 +173,9 @@ impl Scenario {
         let zero = measure.intervals == Some(Duration::ZERO);
         let what = "the interval is zero; write intervals = \"500 ms\"";
         findings.require(!zero, &path.key("intervals"), what);
+        let is_needless = measure.sample_flows.is_some() && measure.sample_every.is_none();
+        let what = "nothing is sampled; write sample-every = \"100 ms\", or remove it";
+        findings.require(!is_needless, &path.key("sample-flows"), what);
         for (place, name) in measure.sample_flows.iter().flatten().enumerate() {
             if !self.flows.contains_key(name) {
                 let path = path.key("sample-flows").index(place);

@@ -357,6 +357,23 @@ fn playout_is_for_cbr() {
 }
 
 #[test]
+fn a_flow_starts_before_the_end_of_the_run() {
+    let start = "{ low = \"0 s\", high = \"1 s\" }";
+    for late in ["20 s", "30 s"] {
+        assert_eq!(
+            video(start, &format!("\"{late}\"")),
+            format!("s.toml:20: flows.video.start: {late} is not before the end of the run, 20 s")
+        );
+    }
+    assert_eq!(
+        video(start, "{ low = \"20 s\", high = \"30 s\" }"),
+        "s.toml:20: flows.video.start.low: 20 s is not before the end of the run, 20 s"
+    );
+    // Some of its flows may start before the end.
+    scenario(&VIDEO.replace(start, "{ low = \"19 s\", high = \"30 s\" }"));
+}
+
+#[test]
 fn a_flow_stops_after_it_starts() {
     assert_eq!(
         video("count = 25", "stop = \"1 s\""),
@@ -437,8 +454,12 @@ fn what_is_measured_exists() {
          Known: `bottleneck`, `reverse`"
     );
     assert_eq!(
-        measured("sample-flows = [\"audio\"]"),
+        video("title", "measure = { sample-flows = [\"audio\"], sample-every = \"1 s\" }\ntitle"),
         "s.toml:1: measure.sample-flows[0]: there is no flow group `audio`; known: `video`"
+    );
+    assert_eq!(
+        measured("sample-flows = [\"video\"]"),
+        "s.toml:1: measure.sample-flows: nothing is sampled; write sample-every = \"100 ms\", or remove it"
     );
     assert_eq!(
         measured("sample-every = \"0 s\""),
