@@ -55,6 +55,16 @@ def test_only_new_cells_of_a_grown_study_run(
     assert engine.runs == len(cells)
 
 
+def test_a_table_that_no_run_has_is_named_and_its_cell_is_whole(
+    study: Study, cells: list[Cell]
+) -> None:
+    results = study.run(study.plan(cells))
+    with pytest.raises(BadInputError, match=r"video\.toml .*: the run has no table adus"):
+        results.table("adus")
+    assert not study.store.take_rejected()
+    assert not study.plan(cells).missing
+
+
 def test_another_engine_runs_everything_again(tmp_path: Path, cells: list[Cell]) -> None:
     for version in ("engine-1", "engine-2"):
         engine = FakeEngine(version)

@@ -89,11 +89,11 @@ class Store:
         return True
 
     def read(self, key: str, only: str | None = None) -> dict[str, pl.DataFrame] | None:
-        """A cell's tables, or `only` the one named; None without a complete cell."""
+        """A cell's tables, or `only` the one named, if it has it; None without a complete cell."""
         try:
             with zipfile.ZipFile(self.path(key)) as archive:
                 kept = self._meta(archive, key)["tables"]
-                names = kept if only is None else [only]
+                names = [name for name in kept if only in (None, name)]
                 return {
                     name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
                     for name in names

@@ -108,7 +108,10 @@ class Results:
         return table.with_columns(labels)
 
     def _read(self, cell: Cell, name: str) -> pl.DataFrame:
-        return read_whole(self._store, self._keys[cell], name)[name]
+        found = read_whole(self._store, self._keys[cell], name)
+        if name not in found:
+            raise BadInputError(f"{cell}: the run has no table {name}")
+        return found[name]
 
 
 def read_whole(store: Store, key: str, only: str | None = None) -> dict[str, pl.DataFrame]:
