@@ -286,6 +286,26 @@ def test_what_the_machine_lacks_hinders_real_cells_only(monkeypatch: pytest.Monk
     assert hindrances(needed) == {"real": "needs the rights of root: run with sudo"}
 
 
+def test_claims_that_need_other_settings_of_one_control_are_not_run_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(worlds, "hindrance", lambda: "")
+    monkeypatch.setattr(worlds, "load_control", loaded.append)
+    needed = {
+        name: [replace(measured(0), real=Emulation(controls=(control,)))]
+        for name, control in (
+            ("a", "pert compete=alpha"),
+            ("b", "pert"),
+            ("c", "pert compete=alpha"),
+        )
+    }
+    found = hindrances(needed)
+    assert list(found) == ["b"]
+    assert "run it with --only" in found["b"]
+    assert loaded == ["pert compete=alpha"]
+
+
 def test_a_claim_that_the_machine_cannot_check_is_not_yet_with_a_reason(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

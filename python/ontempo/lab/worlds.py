@@ -35,6 +35,7 @@ def in_worlds(claims: Sequence[Claim], worlds: Sequence[World], only: Sequence[s
 def hindrances(needed: Mapping[str, Iterable[Cell]]) -> dict[str, str]:
     """Claims by id whose cells this machine cannot run with real packets, and why not."""
     controls: dict[str, str] = {}
+    loaded: dict[str, str] = {}
     found = {}
     for claim, cells in needed.items():
         real = [cell.real for cell in cells if cell.real]
@@ -43,11 +44,17 @@ def hindrances(needed: Mapping[str, Iterable[Cell]]) -> dict[str, str]:
         reason = hindrance()
         for control in dict.fromkeys(name for one in real for name in one.controls):
             if not reason and control not in controls:
-                controls[control] = _refusal(control)
+                # The kernel has each once, for all cells of the command.
+                first = loaded.setdefault(control.split()[0], control)
+                controls[control] = _refusal(control) if first == control else _apart(control)
             reason = reason or controls[control]
         if reason:
             found[claim] = reason
     return found
+
+
+def _apart(control: str) -> str:
+    return f"needs the kernel's {control}, and claims before it other settings: run it with --only"
 
 
 def _refusal(control: str) -> str:
