@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Terminal, wait_until};
 use ontempo_reservation::local::{Client, Notice};
 use ontempo_testing::require_programs;
-use reserved::{BOTTLENECK, NODES, Network, can_reserve, is_reserved, run, until};
+use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, until};
 
 /// Changes a node's configuration.
 fn rewrite(network: &Network, node: &str, change: impl FnOnce(&str) -> String) {
@@ -250,6 +250,37 @@ fn what_is_enforced_no_more_after_a_restart_or_a_reload_has_no_classes_of_before
     waits_for_line(&network, "r1", &["reloaded the configuration"]);
     network.exec("r1", "ip link set l0 up");
     assert!(!has_htb(&network, "l0"));
+    network.end();
+}
+
+#[test]
+fn an_interface_that_is_down_all_the_time_keeps_no_qdisc_of_a_daemon_before() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::running("downleft", false);
+    let has_htb = |network: &Network| {
+        let namespace = network.namespace("r1");
+        run("tc", &["-n", &namespace, "qdisc", "show", "dev", SPARE]).contains("htb")
+    };
+    let down = |network: &mut Network| {
+        network.signal("r1", "-USR1");
+        network.exec("r1", &format!("ip link set {SPARE} down"));
+        network.start("r1");
+        waits_for_line(network, "r1", &[SPARE, "not used until it is up"]);
+        assert!(has_htb(network));
+    };
+    down(&mut network);
+    network.signal("r1", "-TERM");
+    assert!(!has_htb(&network), "after the end");
+    network.exec("r1", &format!("ip link set {SPARE} up"));
+    network.start("r1");
+    assert!(has_htb(&network));
+    down(&mut network);
+    rewrite(&network, "r1", |text| text.replace("[interfaces.l2]", "[interfaces.l9]"));
+    reload(&network, "r1");
+    waits_for_line(&network, "r1", &["reloaded the configuration"]);
+    assert!(!has_htb(&network), "after it is no longer named");
     network.end();
 }
 

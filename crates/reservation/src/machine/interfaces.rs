@@ -7,6 +7,7 @@ use ontempo_foundation::{Duration, Rate, Time};
 use super::boundary::{ErrorTerms, InterfaceConfig, InterfaceId, Routes};
 use super::config::Config;
 use super::node::Machine;
+use super::state::Neighbour;
 use crate::message::{Sender, Session};
 
 impl<R: Routes> Machine<R> {
@@ -14,17 +15,41 @@ impl<R: Routes> Machine<R> {
     ///
     /// Another refresh period is announced with the next refresh of each state, which is sent in
     /// full: neighbours time out by the period that they were told last (RFC 2205 section 3.7), and
-    /// a number stands for contents that have not changed (RFC 2961 section 4).
-    pub fn configure(&mut self, config: Config) {
+    /// a number stands for contents that have not changed (RFC 2961 section 4). What no neighbour has
+    /// acknowledged yet may be lost: it is sent with the new period at once, as it would have been sent
+    /// again.
+    pub fn configure(&mut self, now: Time, config: Config) {
         let before = core::mem::replace(&mut self.config, config);
         if before.refresh == self.config.refresh {
             return;
         }
         for session in self.all_sessions() {
             self.edit(session, |machine, state| {
-                let paths = state.paths.values_mut().flat_map(|path| path.sent.values_mut());
-                let upstream = state.upstream.values_mut().map(|up| &mut up.sent);
-                paths.chain(upstream).for_each(|ours| machine.forget(ours));
+                let mut awaited = Awaited::default();
+                for (sender, path) in &mut state.paths {
+                    for (by, ours) in &mut path.sent {
+                        let is_way = path.outgoing.iter().any(|hop| hop.interface == *by);
+                        if is_way && machine.message_ids.awaits_ack(ours) {
+                            awaited.paths.push((*sender, *by));
+                        } else {
+                            machine.forget(ours);
+                        }
+                    }
+                }
+                for (previous, up) in &mut state.upstream {
+                    if machine.message_ids.awaits_ack(&up.sent) {
+                        let confirm = machine.message_ids.awaited_confirm(&up.sent);
+                        awaited.resvs.push((*previous, confirm));
+                    } else {
+                        machine.forget(&mut up.sent);
+                    }
+                }
+                for (sender, by) in awaited.paths {
+                    machine.send_path(now, &session, state, &sender, Some(by));
+                }
+                for (previous, confirm) in awaited.resvs {
+                    machine.send_resv(now, &session, state, previous, confirm);
+                }
             });
         }
     }
@@ -79,6 +104,14 @@ impl<R: Routes> Machine<R> {
     fn all_sessions(&self) -> Vec<Session> {
         self.sessions.keys().copied().collect()
     }
+}
+
+/// Messages of a session that no neighbour has acknowledged yet.
+#[derive(Default)]
+struct Awaited {
+    paths: Vec<(Sender, InterfaceId)>,
+    /// With the receiver in their RESV_CONFIRM.
+    resvs: Vec<(Neighbour, Option<IpAddr>)>,
 }
 
 /// What an interface's PATHs say of it.

@@ -1,12 +1,13 @@
 //! Message identifiers (RFC 2961 section 4): those of this node and those of its neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use ontempo_foundation::{Duration, RandomStream, Time};
 
 use super::boundary::{Envelope, InterfaceId};
-use super::state::{Neighbour, NeighbourMessageId, RefreshedState};
-use crate::message::{Ack, Sender, Session};
+use super::state::{Neighbour, NeighbourMessageId, OwnMessageId, RefreshedState};
+use crate::message::{Ack, Body, Message, Sender, Session};
 
 const EPOCH_MASK: u32 = 0x00ff_ffff;
 
@@ -88,6 +89,20 @@ impl MessageIds {
 
     pub(super) fn queue_ack(&mut self, to: Neighbour, ack: Ack) {
         self.acks.entry(to).or_default().push(ack);
+    }
+
+    /// Whether the message is sent again until it is acknowledged.
+    pub(super) fn awaits_ack(&self, ours: &OwnMessageId) -> bool {
+        ours.id.is_some_and(|id| self.pending.contains_key(&id))
+    }
+
+    /// The receiver in the RESV_CONFIRM of a RESV that is not acknowledged yet.
+    pub(super) fn awaited_confirm(&self, ours: &OwnMessageId) -> Option<IpAddr> {
+        let pending = self.pending.get(&ours.id?)?;
+        match Message::decode(&pending.message).ok()?.body {
+            Body::Resv(resv) => resv.confirm,
+            _ => None,
+        }
     }
 
     /// Records the MESSAGE_ID that refreshes a state, in place of the one before.

@@ -14,7 +14,7 @@ use ontempo_reservation::machine::{Arrival, Config, Event, InterfaceConfig, Requ
 use ontempo_reservation::message::{
     Body, Cause, Descriptor, FlowSpec, Message, Sender, Session, Style, TrafficSpec,
 };
-use world::{Settings, World};
+use world::{Settings, Weather, World};
 
 /// Sender, router, router, receiver.
 const LINE: [(usize, usize); 3] = [(0, 1), (1, 2), (2, 3)];
@@ -186,11 +186,42 @@ fn another_refresh_period_is_announced_before_anything_times_out_by_the_old_one(
             let (changes, events) = (world.changes, world.events.len());
             let config = Config { refresh: Duration::from_secs(300), ..Config::default() };
             for node in nodes {
-                world.call(*node, |machine, _| machine.configure(config));
+                world.call(*node, |machine, now| machine.configure(now, config));
             }
             world.run_for(Duration::from_secs(3600));
             assert_eq!((world.changes, world.events.len()), (changes, events), "{nodes:?}");
         }
+    }
+}
+
+#[test]
+fn what_is_lost_around_another_refresh_period_is_sent_again_at_once() {
+    // The first PATH, or the first RESV of the receiver's host, is lost.
+    for lost_after in [Duration::ZERO, RTT / 2] {
+        let mut world = World::new(1, 4, &LINE, Settings::default());
+        let (to, from) = (session(world.host(3)), sender(world.host(0)));
+        reserve(&mut world, 3, to, from, 50_000.0);
+        let lose = |world: &mut World, loss| world.weather = Weather { loss, ..Weather::default() };
+        if lost_after == Duration::ZERO {
+            lose(&mut world, 1.0);
+        }
+        announce(&mut world, 0, to, 50_000.0);
+        // The last hop is there; what comes of it is lost.
+        world.run_for(lost_after.saturating_sub(Duration::from_nanos(1)));
+        lose(&mut world, 1.0);
+        world.run_for(Duration::from_millis(1));
+        lose(&mut world, 0.0);
+        let config = Config { refresh: Duration::from_secs(60), ..Config::default() };
+        for node in 0..4 {
+            world.call(node, |machine, now| machine.configure(now, config));
+        }
+        world.run_for(RTT * 3);
+        let confirmed = world
+            .events
+            .iter()
+            .any(|(_, node, event)| *node == 3 && matches!(event, Event::Confirmed { .. }));
+        let stands = LINE.map(|(node, peer)| world.towards(node, peer).len());
+        assert_eq!((stands, confirmed), ([1; 3], true), "lost after {lost_after}");
     }
 }
 

@@ -329,6 +329,9 @@ impl Daemon<'_> {
         self.owners.all_of(None).end(&mut self.machine, now);
         self.settle();
         self.enforcement.end();
+        if let Err(what) = self.end_all_left() {
+            self.say(Level::Error, &what);
+        }
         if let Some(path) = &self.neighbours_file {
             // There is nothing to be asked for.
             let _ = fs::remove_file(path);

@@ -6,7 +6,7 @@ use ontempo_foundation::{Bytes, Duration, Rate, Time};
 use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 
 use super::state::{Daemon, time_of_day};
-use crate::config;
+use crate::config::{self, Config};
 use crate::enforcement::end_left;
 use crate::error::DaemonError;
 use crate::log::Level;
@@ -39,12 +39,24 @@ impl Daemon<'_> {
     }
 
     /// Removes the classes of a daemon before this one from interfaces that are not enforced any more.
-    fn end_others(&mut self) -> Result<(), String> {
+    pub(super) fn end_others(&mut self) -> Result<(), String> {
+        self.end_left_where(|config, name| {
+            !config.interfaces.get(name).is_some_and(|one| one.enforce)
+        })
+    }
+
+    /// The same from all interfaces, at the end of the daemon: one that has been down all the time was never
+    /// taken over.
+    pub(super) fn end_all_left(&mut self) -> Result<(), String> {
+        self.end_left_where(|_, _| true)
+    }
+
+    fn end_left_where(&mut self, is_over: impl Fn(&Config, &str) -> bool) -> Result<(), String> {
         let found = self.kernel_interfaces().map_err(|error| error.to_string())?;
         let with_htb = with_htb()?;
         for (name, one) in found {
-            let is_enforced = self.config.interfaces.get(&name).is_some_and(|one| one.enforce);
-            if !is_enforced && with_htb.contains(&one.index) && end_left(&name)? {
+            let is_over = is_over(&self.config, &name);
+            if is_over && with_htb.contains(&one.index) && end_left(&name)? {
                 let line = format!("{name}: removed the classes of a daemon before this one");
                 self.say(Level::Notice, &line);
             }

@@ -21,7 +21,8 @@ impl Daemon<'_> {
             }
         };
         let old = std::mem::replace(&mut self.config, new);
-        self.machine.configure(self.config.machine());
+        let now = self.now();
+        self.machine.configure(now, self.config.machine());
         let names: Vec<String> = self.interfaces.keys().cloned().collect();
         for name in names {
             match self.config.interfaces.get(&name) {
@@ -36,6 +37,10 @@ impl Daemon<'_> {
         }
         let config = &self.config;
         self.enforcement.end_down(|name| !config.interfaces.contains_key(name));
+        // One that has been down since the start has what a daemon before this one left.
+        if let Err(what) = self.end_others() {
+            self.say(Level::Error, &what);
+        }
         if let Err(error) = self.update_interfaces() {
             self.say(Level::Error, &error.to_string());
         }
