@@ -114,7 +114,7 @@ fn a_dclass_belongs_to_the_flow_descriptor_that_it_stands_in() {
     // Two objects of one descriptor are as one with both.
     assert_eq!(dscps(&resv(WF, &[&FLOWSPEC, &ef, &af41])), [[34, 46]]);
     // It is written behind the filters.
-    let written = Message::decode(&own).and_then(|message| Ok(message.encode().expect("short")));
+    let written = Message::decode(&own).map(|message| message.encode().expect("short"));
     let objects = [&FLOWSPEC[..], &ONE, &af41, &FLOWSPEC, &OTHER, &ef].concat();
     assert!(written.expect("it is right").ends_with(&objects));
 }
