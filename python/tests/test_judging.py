@@ -137,6 +137,14 @@ def test_a_comparison_is_paired_by_seed() -> None:
     assert is_above(other_seeds, low) is None
 
 
+def test_a_place_that_pairs_contradict_is_named_though_the_means_do_not() -> None:
+    high = {1.0: mean_of_runs(pl.DataFrame({"seed": [1, 2, 3], "x": [1.0, 2.0, 99.0]}), "x")}
+    low = {1.0: of_runs(0.0, 2.0, 3.1)._replace(value=2.55, runs=((1, 2.0), (2, 3.1)))}
+    check = above_everywhere("", "", ("A", high), ("B", low), [1.0])
+    assert check.ok is False
+    assert check.measured == "Below at 1 of 1: A 34, B 2.55 at 1"
+
+
 def test_an_infinite_value_has_words_and_a_figure_has_no_place_for_it() -> None:
     assert number(math.inf) == "infinite"
     assert number(-math.inf) == "-infinite"
