@@ -44,6 +44,7 @@ pub(crate) fn options(
             Service::Guaranteed => Reserve::Guaranteed,
         },
         must_reserve: quality.must_reserve,
+        dscp: quality.dscp,
         ladder: ladder.filter(|_| directions.contains(&Direction::Sending)),
         ..QosOptions::default()
     })

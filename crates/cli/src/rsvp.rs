@@ -286,8 +286,11 @@ fn status_text(status: &Status) -> String {
             ]);
         }
     }
-    let mut flows =
-        table(&["session", "sender", "TSpec rate", "PHOP", "next hops", "flowspecs", "DSCP"], &[2]);
+    // Only where a network asks for one.
+    let mut paths = status.sessions.iter().flat_map(|session| &session.paths);
+    let dscps = paths.any(|path| !path.dscps.is_empty());
+    let columns = ["session", "sender", "TSpec rate", "PHOP", "next hops", "flowspecs", "DSCP"];
+    let mut flows = table(&columns[..columns.len() - usize::from(!dscps)], &[2]);
     for session in &status.sessions {
         for path in &session.paths {
             let matching = session.reservations.iter().filter(|reservation| {
@@ -296,15 +299,16 @@ fn status_text(status: &Status) -> String {
             let (by, what): (Vec<_>, Vec<_>) = matching
                 .map(|reservation| (reservation.next.to_string(), service(&reservation.flowspec)))
                 .unzip();
-            flows.add_row([
+            let mut row = vec![
                 to(&session.session),
                 from(&path.sender),
                 kilobits(f64::from(path.traffic.rate) * 8.0),
                 path.previous.to_string(),
                 by.join(", "),
                 what.join(", "),
-                path.dscps.to_string(),
-            ]);
+            ];
+            row.extend(dscps.then(|| path.dscps.to_string()));
+            flows.add_row(row);
         }
     }
     let mut parts = vec![interfaces.trim_fmt()];

@@ -99,13 +99,28 @@ fn sender(network: &Network, (over, url): (&str, &str), more: &[&str]) -> Progra
     Program::start(network, "h1", &[&words, more].concat())
 }
 
-/// Packets sent by the flow's class at the first router.
-fn passed(network: &Network) -> u64 {
+/// Packets sent by a class at the first router.
+fn passed(network: &Network, class: &str) -> u64 {
     let shown =
         run("tc", &["-n", &network.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
-    let (_, of_flow) = shown.split_once("class htb 1:1001").expect("the flow's class");
+    let (_, of_flow) = shown.split_once(&format!("class htb {class} ")).expect("the class");
     let (_, sent) = of_flow.split_once("bytes ").expect("a count");
     sent.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+}
+
+/// Overloads the routers' link for 3 s; returns the packets of a class in the first 2.5 s.
+fn overload(network: &Network, class: Option<&str>) -> u64 {
+    let count = || class.map_or(0, |class| passed(network, class));
+    let before = count();
+    let flood = network.sending((4001, 5005), 3000, Duration::from_secs(3));
+    let (flood, counted) = std::thread::scope(|scope| {
+        let flood = scope.spawn(flood);
+        std::thread::sleep(Duration::from_millis(2_500));
+        let counted = count() - before;
+        (flood.join().expect("it sends"), counted)
+    });
+    assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+    counted
 }
 
 /// One flow beside an overload of the routers' link: messages sent, delivered and lost.
@@ -123,21 +138,11 @@ fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> (u64, u64
         assert_eq!(network.classes("r1", BOTTLENECK).len(), 1, "over {over}");
         assert_eq!(network.classes("r2", "l3").len(), 1, "over {over}");
     }
-    let before = if reserve { passed(network) } else { 0 };
-    let flood = network.sending((4001, 5005), 3000, Duration::from_secs(3));
-    let (flood, counted) = std::thread::scope(|scope| {
-        let flood = scope.spawn(flood);
-        std::thread::sleep(Duration::from_millis(2_500));
-        let counted = if reserve { passed(network) - before } else { 0 };
-        (flood.join().expect("it sends"), counted)
-    });
-    assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+    let counted = overload(network, if reserve { Some("1:1001") } else { None });
     let (sent, is_well) = here.end();
     assert!(is_well, "the sender over {over} failed: {sent}");
     let (got, _) = there.end();
-    eprintln!(
-        "{over}, reserved: {reserve}: {counted} packets in the class; {got}; flood {flood:?}"
-    );
+    eprintln!("{over}, reserved: {reserve}: {counted} packets in the class; {got}");
     if reserve {
         // 60 messages a second, a packet each.
         assert!(counted >= 120, "over {over} {counted} packets passed the class in 2.5 s");
@@ -167,6 +172,66 @@ fn a_reserved_flow_passes_an_overload_over_each_transport_and_leaves_no_state() 
     }
     let (sent, got, lost) = beside_an_overload(&network, "udp", false);
     assert!(lost > sent / 10, "unreserved, {got} of {sent} came, {lost} were lost");
+    network.end();
+}
+
+/// A reserved flow beside an overload, with these options of its sender: packets in the aggregate's class at
+/// the first router; messages sent and lost.
+fn in_an_aggregate(network: &Network, over: &str, of_sender: &[&str]) -> (u64, u64, u64) {
+    let spec = network.place.path("spec.toml").display().to_string();
+    let more = ["--spec", &spec, "--reserve", "controlled-load"];
+    let (there, url) = receiver(network, over, &more);
+    let must = [&more[..], &["--must-reserve", "--seconds", "3"], of_sender].concat();
+    let here = sender(network, (over, &url), &must);
+    wait_until("the reservation", || network.status("r1").census.enforced == 1);
+    let counted = overload(network, Some(AGGREGATE));
+    let (sent, is_well) = here.end();
+    assert!(is_well, "the sender over {over} failed: {sent}");
+    let (got, _) = there.end();
+    eprintln!("{over} {of_sender:?}: {counted} packets in the aggregate; {got}");
+    wait_until("teardown", || network.status("r1").census.enforced == 0);
+    let number = |of: &Value, name: &str| of[name].as_u64().expect("a number");
+    (counted, number(&sent, "sent_messages"), number(&got, "lost_messages"))
+}
+
+/// The class of AF23, which no specification is marked with by itself.
+const AGGREGATE: &str = "1:f016";
+
+#[test]
+fn a_sender_marks_as_the_first_router_asks_it_to_unless_its_user_says_otherwise() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::new("qosdclass", false);
+    fs::write(network.place.path("spec.toml"), SPECIFICATION).expect("a specification");
+    // No host has a word about DSCPs; the routers do not agree.
+    for (node, aggregates) in [
+        ("h1", ""),
+        ("r1", "aggregates = [{ dscp = \"AF23\" }]"),
+        ("r2", "aggregates = [{ dscp = \"AF13\" }]"),
+        ("h2", ""),
+    ] {
+        network.configure(node, aggregates);
+        network.start(node);
+    }
+    for over in ["udp", "tcp", "quic"] {
+        let (counted, sent, lost) = in_an_aggregate(&network, over, &[]);
+        // 60 messages a second, a packet each.
+        assert!(counted >= 120, "over {over} {counted} packets passed the class in 2.5 s");
+        assert_eq!(lost, 0, "over {over}, of {sent}");
+    }
+    // Its packets are best effort at the router, as the user will have it.
+    let (counted, sent, lost) = in_an_aggregate(&network, "udp", &["--dscp", "af41"]);
+    assert!(counted < 10 && lost > sent / 10, "{counted} in the class, {lost} of {sent} lost");
+    for (node, lines) in [
+        ("h1", &["DSCP AF23 is asked of an application of this host for udp 10.0.3.2:5004"][..]),
+        ("r1", &["DSCP AF23 is asked of 10.0.0.1 by l0 for", "; AF13, which others ask for"]),
+        ("r2", &["DSCP AF13 is asked of 10.0.1.1 by l1 for"]),
+    ] {
+        let log = network.log(node);
+        assert!(lines.iter().all(|line| log.contains(line)), "{node}: {log}");
+        assert_eq!(network.status(node).dropped.len(), 0, "{node}");
+    }
     network.end();
 }
 
@@ -303,7 +368,7 @@ fn streams_beside_an_overload(
         assert_eq!(network.classes("r1", BOTTLENECK).len(), 2, "each stream has its own");
         assert_eq!(network.classes("r2", "l3").len(), 2);
     }
-    let before = if reserve { passed(network) } else { 0 };
+    let before = if reserve { passed(network, "1:1001") } else { 0 };
     let flood = network.sending((4001, 5005), 3000, Duration::from_secs(4));
     let (flood, streams) = std::thread::scope(|scope| {
         let flood = scope.spawn(flood);
@@ -329,7 +394,7 @@ fn streams_beside_an_overload(
         (flood.join().expect("it sends"), streams)
     });
     assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
-    let counted = if reserve { passed(network) - before } else { 0 };
+    let counted = if reserve { passed(network, "1:1001") - before } else { 0 };
     // Their reservations end with them.
     drop(ends);
     eprintln!("{direction}, reserved: {reserve}: {streams:?} late, {counted} packets, {flood:?}");

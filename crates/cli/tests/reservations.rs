@@ -107,7 +107,16 @@ fn a_router_with_aggregates_serves_what_is_reserved_by_its_dscp_alone() {
         network.configure(node, if is_router { aggregates } else { "" });
         network.start(node);
     }
-    let (_sender, _receiver) = network.reserved(500);
+    let (mut sender, mut receiver) = network.reserved(500);
+    // The sender's host knows which DSCP to mark with.
+    let socket = network.socket("h1");
+    let status = network.place.run(&["rsvp", "status", "--socket", &socket]);
+    assert!(status.succeeds().out.contains("AF41"), "{}", status.out);
+    let json = network.place.run(&["rsvp", "status", "--json", "--socket", &socket]);
+    let session = &json.succeeds().json()["sessions"][0];
+    for what in ["paths", "reservations"] {
+        assert_eq!(session[what][0]["dscps"], serde_json::json!([34]), "{session}");
+    }
     // That of AF41 has its code point; the host before the router has a class for the flow alone.
     let class = |node: &str, interface: &str| {
         let status = network.status(node);
@@ -136,6 +145,21 @@ fn a_router_with_aggregates_serves_what_is_reserved_by_its_dscp_alone() {
     // Who reserves and does not mark is best effort there.
     let unmarked = beside_a_flood(0);
     assert!(unmarked.1 < unmarked.0 * 9 / 10, "{unmarked:?}");
+    // More than the aggregate takes has a class of its own, and needs no mark.
+    let marks = |event: &Notice| match event {
+        Notice::Reserved { marks, .. } => marks.iter().map(|mark| mark.dscps.first()).collect(),
+        _ => vec![None],
+    };
+    let more = ontempo_reservation::local::Request::Send {
+        session: network.session(),
+        sender: network.sender(),
+        traffic: reserved::traffic(700),
+    };
+    sender.ask(more).expect("it is announced");
+    network.reserve(&mut receiver, 700);
+    until(&mut sender, |event| is_reserved(event) && marks(event).is_empty());
+    network.reserve(&mut receiver, 300);
+    until(&mut sender, |event| marks(event) == [Some(34)]);
     network.end();
 }
 

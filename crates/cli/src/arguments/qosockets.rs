@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use ontempo_foundation::{Duration, MessageRate, Percent};
 use ontempo_transport::{Congestion, CongestionName, Fingerprint};
+use ontempo_udp::Dscp;
 
 use super::deliver::{Admission, Credentials, congestion, with_parameters};
 use super::wrap::FlowDirection;
@@ -21,6 +22,10 @@ pub(crate) struct Quality {
     /// Fail if the reservation fails, rather than continue without
     #[arg(long)]
     pub(crate) must_reserve: bool,
+    /// DSCP of the packets: 0 to 63, or a name such as af41 [default: what the network asks for with the
+    /// reservation, else what fits the specification]
+    #[arg(long, value_name = "DSCP")]
+    pub(crate) dscp: Option<Dscp>,
 }
 
 /// Output options.
