@@ -21,7 +21,7 @@ use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
 use crate::manifest::{EmulatedWork, Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
-use crate::place::begin_run;
+use crate::place::{StudyFolder, begin_run};
 use crate::progress::RealTimeProgress;
 use crate::running::{Running, code_of, command};
 use crate::runs::Finished;
@@ -43,6 +43,10 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     if !arguments.any_size {
         require_bearable_in_emulation(&scenario)?;
     }
+    let _locked = match arguments.seeds {
+        Some(_) => Some(StudyFolder::open(&arguments.out)?),
+        None => None,
+    };
     remove_leftovers();
     let control = stop_on_signal()?;
     let mut finished = Vec::new();

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use ontempo_place::{Output, OutputFolder};
-use ontempo_simulator::RunFolder;
+use ontempo_simulator::{RunFolder, lock_folder};
 
 use crate::failure::Failure;
 use crate::signals::{is_stopped, stop_flag};
@@ -34,17 +34,43 @@ pub(crate) fn check_output(named: &str, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Begins a run in the folder of `--out`, which is opened once: what is checked is what is written to,
-/// whatever takes its name.
-pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
+/// The folder of `--out`, made if it is missing.
+fn opened(out: &Path) -> Result<OutputFolder, Failure> {
     let path = out.display();
-    let folder = OutputFolder::create(out).map_err(|error| {
+    OutputFolder::create(out).map_err(|error| {
         if is_of_another_user(&error) {
             return output_failure(&format!("--out {path}"), &error);
         }
         Failure::Environment(format!("cannot write {path}: {error}"))
-    })?;
-    RunFolder::begin_in(folder, out).map_err(|error| Failure::writing(&error))
+    })
+}
+
+/// Begins a run in the folder of `--out`, which is opened once: what is checked is what is written to,
+/// whatever takes its name.
+pub(crate) fn begin_run(out: &Path) -> Result<RunFolder, Failure> {
+    RunFolder::begin_in(opened(out)?, out).map_err(|error| Failure::writing(&error))
+}
+
+/// The folder of a study, in which each run has its own: locked as long as this is kept, so that no other
+/// study writes some of the same runs.
+#[must_use = "it is locked as long as this is kept"]
+pub(crate) struct StudyFolder(OutputFolder);
+
+impl StudyFolder {
+    pub(crate) fn open(out: &Path) -> Result<Self, Failure> {
+        let folder = opened(out)?;
+        lock_folder(&folder).map_err(|error| {
+            Failure::Environment(format!("cannot write {}: {error}", out.display()))
+        })?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for StudyFolder {
+    fn drop(&mut self) {
+        // Where no run was finished.
+        self.0.abandon();
+    }
 }
 
 /// Writes a new file, or over one that is not of another user in a folder that others can write to.

@@ -13,7 +13,7 @@ use crate::check::load;
 use crate::failure::Failure;
 use crate::means::Means;
 use crate::output::{emit, emit_json, scenario_failure};
-use crate::place::check_output;
+use crate::place::{StudyFolder, check_output};
 use crate::runs::{Finished, Outcome, Plan, run_all};
 use crate::seeds;
 use crate::show::show;
@@ -28,6 +28,10 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     if !arguments.any_size {
         require_bearable(&plan.scenario, plan.jobs.min(plan.runs.len()))?;
     }
+    let _locked = match arguments.seeds {
+        Some(_) => Some(StudyFolder::open(&arguments.out)?),
+        None => None,
+    };
     report_time(&plan.scenario, plan.runs.len(), plan.jobs);
     let Outcome { finished, stopped } = run_all(&plan)?;
     let printed = if arguments.input.json {

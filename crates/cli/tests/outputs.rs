@@ -199,3 +199,33 @@ fn a_secret_whose_writer_is_waited_for_is_ended_by_a_signal() {
         assert_eq!(ended.status.code(), Some(130), "{arguments:?}: SIG{signal} does nothing");
     }
 }
+
+/// Locks a folder as a run does that goes on.
+fn locked(folder: &Path) -> fs::File {
+    let open = fs::File::open(folder).expect("it is there");
+    rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("free");
+    open
+}
+
+#[test]
+fn a_second_run_into_a_folder_is_refused_at_once_while_the_first_goes_on() {
+    let place = Place::new("outputs-two", SCENARIO);
+    let partial = place.path("out").join(".partial");
+    fs::create_dir_all(&partial).expect("made");
+    fs::set_permissions(&partial, fs::Permissions::from_mode(0o700)).expect("set");
+    fs::write(partial.join("flows.parquet"), "half").expect("written");
+    let one = ["simulate", "s.toml", "--out", "out"];
+    let first = locked(&partial);
+    run(&place, &one).fails(3, &["out/.partial: another run is being written to this folder"]);
+    assert_eq!(files(&partial), ["flows.parquet"]);
+    drop(first);
+    run(&place, &one).succeeds();
+    assert!(!partial.exists());
+    // Runs of a study, of which each has its own folder.
+    let study = ["simulate", "s.toml", "--out", "study", "--seeds", "1,2"];
+    run(&place, &study).succeeds();
+    let first = locked(&place.path("study"));
+    run(&place, &study).fails(3, &["study: another run is being written to this folder"]);
+    drop(first);
+    run(&place, &study).succeeds();
+}

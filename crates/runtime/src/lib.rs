@@ -24,7 +24,7 @@ mod tables;
 pub use address::{AddressChanges, End, V6_PREFIX, Version};
 pub use applications::{FilmSource, Message, Source};
 pub use arrivals::Arrivals;
-pub use folder::{MANIFEST, MAX_MANIFEST, REPEAT, RunFolder};
+pub use folder::{MANIFEST, MAX_MANIFEST, REPEAT, RunFolder, lock_folder};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use rows::{

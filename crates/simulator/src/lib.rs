@@ -45,7 +45,7 @@ pub use fabric::Work;
 pub use ontempo_runtime::Standstill;
 pub use ontempo_runtime::{
     MANIFEST, MAX_MANIFEST, REPEAT, ReadError, ReadErrorReason, ResultTable, RunFolder,
-    read_column, read_table, read_tables,
+    lock_folder, read_column, read_table, read_tables,
 };
 pub use results::Results;
 pub use simulation::{Control, Simulation};
