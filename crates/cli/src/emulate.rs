@@ -21,13 +21,13 @@ use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
 use crate::manifest::{EmulatedWork, Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
-use crate::place::{StudyFolder, begin_run};
+use crate::place::begin_run;
 use crate::progress::RealTimeProgress;
 use crate::running::{Running, code_of, command};
 use crate::runs::Finished;
 use crate::seeds;
 use crate::signals::set_by;
-use crate::simulate::{document, kept_runs, text, traces};
+use crate::simulate::{begin_study, document, kept_runs, text, traces};
 use crate::size::require_bearable_in_emulation;
 use crate::summary::Summary;
 
@@ -44,7 +44,7 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
         require_bearable_in_emulation(&scenario)?;
     }
     let _locked = match arguments.seeds {
-        Some(_) => Some(StudyFolder::open(&arguments.out)?),
+        Some(_) => Some(begin_study(&arguments.out, &scenario, &runs)?),
         None => None,
     };
     remove_leftovers();

@@ -1,5 +1,6 @@
 //! `run.json`: the contents of a run's folder, its scenario and seed.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use ontempo_place::read_regular;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::TABLES_VERSION;
 use ontempo_simulator::{MANIFEST, MAX_MANIFEST, ResultTable, RunFolder};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::summary::Standstill;
@@ -141,6 +143,37 @@ pub(crate) struct StoredManifest {
     work: EmulatedWork,
     #[serde(default)]
     engine: StoredEngine,
+    #[serde(default)]
+    pub(crate) scenario: StoredScenario,
+}
+
+/// Of a scenario, whether it is that of another run: a scenario may hold a trace, and a folder many runs.
+/// The seed does not count, which a run has of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredScenario(u64);
+
+impl StoredScenario {
+    fn new(mut scenario: Value) -> Self {
+        if let Some(fields) = scenario.as_object_mut() {
+            fields.remove("seed");
+        }
+        let mut hasher = DefaultHasher::new();
+        scenario.to_string().hash(&mut hasher);
+        Self(hasher.finish())
+    }
+
+    /// As it will be read from a manifest.
+    pub(crate) fn of(scenario: &Scenario) -> Result<Self, Failure> {
+        let text = serde_json::to_string(scenario);
+        text.and_then(|text| serde_json::from_str(&text))
+            .map_err(|error| Failure::Environment(format!("cannot write {MANIFEST}: {error}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredScenario {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::new)
+    }
 }
 
 #[derive(Default, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use ontempo_scenario::model::Scenario;
@@ -18,6 +18,7 @@ use crate::runs::{Finished, Outcome, Plan, run_all};
 use crate::seeds;
 use crate::show::show;
 use crate::size::{report_time, require_bearable};
+use crate::stored::require_same_scenario;
 
 pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
@@ -29,7 +30,7 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         require_bearable(&plan.scenario, plan.jobs.min(plan.runs.len()))?;
     }
     let _locked = match arguments.seeds {
-        Some(_) => Some(StudyFolder::open(&arguments.out)?),
+        Some(_) => Some(begin_study(&arguments.out, &plan.scenario, &plan.runs)?),
         None => None,
     };
     report_time(&plan.scenario, plan.runs.len(), plan.jobs);
@@ -45,6 +46,17 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         Some(failure) => Err(failure.and(&kept_runs(plan.runs.len(), &finished))),
         None => printed,
     }
+}
+
+/// Locks the folder of a study, in which no runs of another scenario may be left.
+pub(crate) fn begin_study(
+    out: &Path,
+    scenario: &Scenario,
+    runs: &[(u64, PathBuf)],
+) -> Result<StudyFolder, Failure> {
+    let locked = StudyFolder::open(out)?;
+    require_same_scenario(out, scenario, runs)?;
+    Ok(locked)
 }
 
 fn plan(arguments: &Simulate, scenario: Scenario) -> Result<Plan, Failure> {

@@ -229,3 +229,28 @@ fn a_second_run_into_a_folder_is_refused_at_once_while_the_first_goes_on() {
     drop(first);
     run(&place, &study).succeeds();
 }
+
+#[test]
+fn runs_of_different_scenarios_have_no_mean() {
+    let place = Place::new("outputs-other", SCENARIO);
+    let study = |seeds: &str, set: &str| {
+        run(&place, &["simulate", "s.toml", "--out", "out", "--seeds", seeds, "--set", set])
+    };
+    study("1..3", "seed=1").succeeds();
+    // The scenario's own seed does not count.
+    study("4", "seed=7").succeeds();
+    assert_eq!(run(&place, &["summary", "out", "--json"]).succeeds().json()["complete"], true);
+    let other = "topology.bottleneck.rate=\"3 Mbit/s\"";
+    study("5", other).fails(2, &["out/seed-", "its scenario is another than the one to be run"]);
+    assert!(!place.path("out/seed-5").exists());
+    // Its own runs it may replace, but not when others stay.
+    study("1..3", other).fails(2, &["out/seed-4: its scenario"]);
+    study("1..4", other).succeeds();
+    let single = ["simulate", "s.toml", "--out", "out/seed-3", "--seed", "3"];
+    run(&place, &single).succeeds();
+    for json in [&["summary", "out"][..], &["summary", "out", "--json"]] {
+        run(&place, json)
+            .fails(2, &["out/seed-3: its scenario is another than that of out/seed-1"]);
+    }
+    run(&place, &["summary", "out/seed-3"]).succeeds();
+}
