@@ -25,8 +25,9 @@ pub(crate) struct GroupMeans {
     pub(crate) flows: u64,
     pub(crate) goodput_bps: Option<Mean>,
     pub(crate) loss: Option<Mean>,
-    /// Of TCP alone, as `timeouts`.
+    /// Of transports that send again and tell it.
     pub(crate) retransmissions: Option<Mean>,
+    /// Of TCP alone.
     pub(crate) timeouts: Option<Mean>,
     pub(crate) srtt_s: Option<Mean>,
     pub(crate) min_rtt_s: Option<Mean>,
@@ -89,6 +90,7 @@ fn group_means(first: &Group, summaries: &[Summary]) -> GroupMeans {
         Mean::of(groups.filter(|other| other.group == first.group).filter_map(figure))
     };
     let is_tcp = first.transport == "tcp";
+    let repeats = !["udp", "spaced"].contains(&first.transport.as_str());
     let playout = |(place, playout): (usize, &Playout)| {
         let every = |figure: fn(&Playout) -> f64| {
             every(&|group: &Group| group.playout.get(place).map(figure))
@@ -123,7 +125,7 @@ fn group_means(first: &Group, summaries: &[Summary]) -> GroupMeans {
         flows: first.flows,
         goodput_bps: every(&|group| Some(group.goodput_bps)),
         loss: every(&|group| Some(group.loss())),
-        retransmissions: every(&|group| is_tcp.then(|| group.retransmissions())),
+        retransmissions: every(&|group| group.retransmissions().filter(|_| repeats)),
         timeouts: every(&|group| is_tcp.then_some(group.timeouts as f64)),
         srtt_s: every(&|group| group.srtt_s),
         min_rtt_s: every(&|group| group.min_rtt_s),

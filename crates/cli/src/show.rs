@@ -230,7 +230,7 @@ mod tests {
             flows: 3,
             goodput_bps,
             sent_packets: 200,
-            retransmitted: 3,
+            retransmitted: Some(3),
             timeouts,
             srtt_s: (timeouts == 0).then_some(0.05),
             ..Group::default()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use ontempo_simulator::ResultTable;
 use serde::{Deserialize, Serialize};
@@ -70,7 +71,8 @@ pub(crate) struct Group {
     pub(crate) goodput_bps: f64,
     pub(crate) sent_packets: u64,
     pub(crate) dropped_packets: u64,
-    pub(crate) retransmitted: u64,
+    /// `None` where the transport does not tell it.
+    pub(crate) retransmitted: Option<u64>,
     pub(crate) timeouts: u64,
     /// Mean over the flows with a measured RTT.
     pub(crate) srtt_s: Option<f64>,
@@ -88,8 +90,8 @@ impl Group {
     }
 
     /// Share of retransmissions in the sent packets, 0 to 1.
-    pub(crate) fn retransmissions(&self) -> f64 {
-        share(self.retransmitted, self.sent_packets)
+    pub(crate) fn retransmissions(&self) -> Option<f64> {
+        Some(share(self.retransmitted?, self.sent_packets))
     }
 }
 
@@ -204,7 +206,9 @@ fn groups(tables: &[ResultTable]) -> Vec<Group> {
         group.goodput_bps += goodput.value(row);
         group.sent_packets += sent.value(row);
         group.dropped_packets += dropped.value(row);
-        group.retransmitted += again.value(row);
+        if again.is_valid(row) {
+            *group.retransmitted.get_or_insert_default() += again.value(row);
+        }
         group.timeouts += timeouts.value(row);
         if let Some(rtt) = optional(srtt, row) {
             timed += 1.0;

@@ -96,7 +96,7 @@ fn a_run_overwrites_the_previous_one() {
     assert_eq!(files(&place.path("out")), WHOLE);
     let manifest: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(place.path("out/run.json")).unwrap()).unwrap();
-    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &7.into()));
+    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &8.into()));
     assert_eq!(manifest["title"], "Video and bulk");
     assert_eq!(manifest["scenario"]["duration"], "3 s");
 }

@@ -26,8 +26,8 @@ pub struct Flow<'a> {
 pub struct FlowTotals {
     /// Data packets sent, retransmissions counted.
     pub sent: u64,
-    /// Data packets sent again.
-    pub retransmitted: u64,
+    /// Data packets sent again; `None` where nobody can tell them from others.
+    pub retransmitted: Option<u64>,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Window reductions of any kind.
@@ -49,7 +49,7 @@ impl FlowTotals {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             sent: self.sent - earlier.sent,
-            retransmitted: self.retransmitted - earlier.retransmitted,
+            retransmitted: self.retransmitted.map(|now| now - earlier.retransmitted.unwrap_or(0)),
             timeouts: self.timeouts - earlier.timeouts,
             reductions: self.reductions - earlier.reductions,
             early_responses: self.early_responses - earlier.early_responses,

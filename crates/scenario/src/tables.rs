@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 7;
+pub const TABLES_VERSION: u32 = 8;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,16 +75,22 @@ pub const FLOWS: Table = Table {
         column(
             "sent_packets",
             Count,
-            "data packets sent, retransmissions counted, in the measured span",
+            "data packets sent, retransmissions counted, in the measured span; all packets of the sender for \
+             `ontempo`, whose are encrypted, `own`, and programs that carry emulated films",
         ),
         column(
             "delivered_packets",
             Count,
-            "data packets handed to the receiving application; of several copies one",
+            "data packets handed to the receiving application; of several copies one, also where a film's \
+             datagram was sent again",
         ),
         column("delivered_bytes", Count, "the same in bytes on the wire"),
         column("goodput_bps", Number, "delivered bits per second over the measured span"),
-        column("retransmitted", Count, "data packets sent again"),
+        optional(
+            "retransmitted",
+            Count,
+            "data packets sent again; none where all packets of the sender are counted",
+        ),
         column("timeouts", Count, "retransmission timeouts"),
         column("reductions", Count, "window reductions of any kind"),
         column("early_responses", Count, "window reductions made on delay (PERT)"),

@@ -267,3 +267,50 @@ fn dualpi2_holds_classic_flows_at_the_target_and_keeps_l4s_packets_out_of_their_
     assert_eq!(counts(&results, "flows", "dropped_packets")[4], 0);
     assert!(count(&results, "departed_bytes") as f64 * 8.0 / 20.0 > 0.9 * 20e6);
 }
+
+#[test]
+fn of_a_film_data_is_counted_and_not_copies_reports_or_what_is_sent_again() {
+    let run = |transport: &str, harms: &str| {
+        let text = format!(
+            "duration = \"20 s\"\n[topology]\nkind = \"dumbbell\"\n\
+             access = {{ rate = \"100 Mbit/s\", delay = \"2 ms\" }}\n\
+             [topology.bottleneck]\nrate = \"20 Mbit/s\"\ndelay = \"20 ms\"\n{harms}\n\
+             [flows.film]\n\
+             application = {{ kind = \"media\", generate = {{ rate = \"4 Mbit/s\" }}, latency = [\"500 ms\"] }}\n\
+             transport = {{ kind = \"{transport} }}\nstop = \"18 s\"\n"
+        );
+        let scenario = ontempo_scenario::parse(&text, "film.toml").expect("it is valid");
+        let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+        let results = simulation.run(&Control::default()).expect("nobody cancels it");
+        let flows = &results.table("flows").expect("flows").batch;
+        let again = flows["retransmitted"].as_primitive::<UInt64Type>().iter().next().flatten();
+        let counted = |column| counts(&results, "flows", column)[0];
+        (counted("sent_packets"), again, counted("delivered_packets"), counted("dropped_packets"))
+    };
+    let harms = "duplicate = 0.5\nloss = { kind = \"bernoulli\", rate = 0.05 }";
+    let (datagrams, again, delivered, dropped) = run("udp\"", "");
+    assert_eq!((again, delivered, dropped), (Some(0), datagrams, 0));
+    let (sent, again, delivered, dropped) = run("udp\"", harms);
+    assert_eq!((sent, again), (datagrams, Some(0)));
+    assert_eq!(delivered + dropped, sent);
+    for transport in
+        ["srt\", latency = \"500 ms\"", "rist\", buffer = \"500 ms\"", "adu\", interval = \"0 s\""]
+    {
+        // What is given to SRT before it has a connection is lost.
+        let nearly = |count: u64, all: u64| count <= all && count * 100 >= all * 95;
+        let (sent, again, delivered, dropped) = run(transport, "");
+        assert!(nearly(sent, datagrams), "{transport}: {sent}");
+        assert_eq!((again, delivered, dropped), (Some(0), sent, 0), "{transport}");
+        let (sent, again, delivered, dropped) = run(transport, harms);
+        let again = again.expect("it is told");
+        // The window of ADUs holds some back.
+        assert!(sent - again <= datagrams, "{transport}: {sent} less {again}");
+        let share = again as f64 / sent as f64;
+        assert!((0.04..0.1).contains(&share), "{transport}: {share} sent again");
+        assert!(nearly(delivered, sent - again), "{transport}: {delivered}");
+        assert!((0.04..0.06).contains(&(dropped as f64 / sent as f64)), "{transport}: {dropped}");
+    }
+    let (sent, again, delivered, dropped) = run("ontempo\", latency = \"500 ms\"", harms);
+    assert_eq!(again, None);
+    assert!(delivered + dropped <= sent, "{delivered} and {dropped} of {sent}");
+}

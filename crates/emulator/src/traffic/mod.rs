@@ -116,8 +116,11 @@ impl Agent {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),
             Self::Spaced(spaced) => spaced.totals(),
-            // The network counts its packets.
-            Self::Film(_) => FlowTotals::default(),
+            // The network counts its packets, and cannot tell which a program sends again.
+            Self::Film(film) => FlowTotals {
+                retransmitted: (film.way.name.0 == "udp").then_some(0),
+                ..FlowTotals::default()
+            },
         }
     }
 

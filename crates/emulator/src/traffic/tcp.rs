@@ -348,7 +348,7 @@ impl Tcp {
         let info = &self.info;
         FlowTotals {
             sent: u64::from(info.data_segments_out),
-            retransmitted: u64::from(info.total_retransmitted),
+            retransmitted: Some(u64::from(info.total_retransmitted)),
             timeouts: u64::from(info.timeouts),
             reductions: self.reductions,
             early_responses: self.pert.as_ref().map_or(0, |pert| pert.early_responses),

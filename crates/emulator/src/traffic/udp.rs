@@ -159,6 +159,7 @@ impl Udp {
         FlowTotals {
             sent: self.sent,
             delivered: self.receiver.delivered(),
+            retransmitted: Some(0),
             ..FlowTotals::default()
         }
     }

@@ -161,7 +161,7 @@ impl Adu {
     pub(crate) fn totals(&self) -> FlowTotals {
         FlowTotals {
             sent: self.sender.transmissions(),
-            retransmitted: self.sender.retransmitted(),
+            retransmitted: Some(self.sender.retransmitted()),
             timeouts: self.sender.timeouts(),
             acks: self.acks,
             delivered: self.receiver.delivered(),

@@ -15,7 +15,7 @@ use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::rist::RistPacket;
 use ontempo_mechanisms::srt::SrtPacket;
 use ontempo_media::{Film, Sent};
-use ontempo_runtime::{AddressChanges, FlowTotals, Showing};
+use ontempo_runtime::{AddressChanges, Arrivals, FlowTotals, Showing};
 
 use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
@@ -53,6 +53,45 @@ pub(crate) enum Payload {
     Rist(Box<RistPacket>),
     Adu(Transmission),
     AduAck(AduAck),
+}
+
+/// What a packet of a sender is for its flow's totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// Data, called so among all that the flow has: of several packets with it, the first to arrive counts.
+    Data {
+        number: u64,
+        /// Whether it was sent before; `None` if only both ends can tell.
+        again: Option<bool>,
+    },
+    /// Of the connection, such as a report.
+    Control,
+}
+
+impl Payload {
+    /// What it is, as packet `number` of its way.
+    fn content(&self, number: u64) -> Content {
+        let (number, again) = match self {
+            Self::Film(datagram) => (*datagram, Some(false)),
+            // Encrypted: all of the sender's packets.
+            Self::Bytes(_) => (number, None),
+            Self::Srt(packet) => match **packet {
+                SrtPacket::Data { message, is_retransmission, .. } => {
+                    (message, Some(is_retransmission))
+                }
+                _ => return Content::Control,
+            },
+            Self::Rist(packet) => match **packet {
+                RistPacket::Data { datagram, is_retransmission, .. } => {
+                    (datagram, Some(is_retransmission))
+                }
+                _ => return Content::Control,
+            },
+            Self::Adu(transmission) => (transmission.adu, Some(transmission.again)),
+            Self::AduAck(_) => return Content::Control,
+        };
+        Content::Data { number, again }
+    }
 }
 
 /// A packet that an end sends.
@@ -107,8 +146,14 @@ impl UnderWay {
             self.packets.pop_front();
             self.first += 1;
         }
+        let number = self.next();
         self.packets.push_back((now, Some((payload, address))));
-        self.first + self.packets.len() as u64 - 1
+        number
+    }
+
+    /// The number of the packet that is added next.
+    fn next(&self) -> u64 {
+        self.first + self.packets.len() as u64
     }
 
     /// What the packet carries, and the sender's address; with `copies`, it may arrive again.
@@ -136,6 +181,12 @@ pub(crate) struct Carried {
     address_changes: AddressChanges,
     timer: LazyTimer,
     sent: u64,
+    /// Bytes on the wire of what was sent.
+    sent_bytes: u64,
+    /// Of what was sent, what was sent before; `None` if it cannot be told.
+    retransmitted: Option<u64>,
+    /// The data that has arrived.
+    arrived: Arrivals,
     delivered: u64,
     wire: [u64; 2],
     receiver: Receiver,
@@ -162,6 +213,9 @@ impl Carried {
             address_changes: AddressChanges::default(),
             timer: LazyTimer::unset(),
             sent: 0,
+            sent_bytes: 0,
+            retransmitted: Some(0),
+            arrived: Arrivals::default(),
             delivered: 0,
             wire: [0; 2],
             receiver,
@@ -187,7 +241,12 @@ impl Carried {
         let way = usize::from(packet.marks.ack);
         let taken = self.under_way[way].take(packet.number, self.copies);
         let Some((payload, address)) = taken else { return };
-        self.delivered += u64::from(way == 0);
+        if way == 0
+            && let Content::Data { number, .. } = payload.content(packet.number)
+            && self.arrived.add(number)
+        {
+            self.delivered += 1;
+        }
         let end = if way == 0 { End::Receiver } else { End::Sender };
         if end == End::Sender && address != self.address_changes.before(now) {
             return;
@@ -240,18 +299,34 @@ impl Carried {
                 End::Sender => self.address_changes.before(now),
                 End::Receiver => outgoing.to,
             };
-            let number = self.under_way[way].add(now, outgoing.payload, address);
+            let number = self.under_way[way].next();
+            let content = outgoing.payload.content(number);
+            self.under_way[way].add(now, outgoing.payload, address);
             let mut packet = Packet::data(self.flow, self.routes[way], number, now, outgoing.size);
             packet.marks.ack = way == 1;
+            match content {
+                Content::Data { again, .. } if way == 0 => {
+                    self.sent += 1;
+                    self.sent_bytes += u64::from(outgoing.size);
+                    let sum = self.retransmitted.zip(again);
+                    self.retransmitted = sum.map(|(sum, again)| sum + u64::from(again));
+                }
+                // Nor are those of them counted that are lost.
+                _ => packet.marks.leave_out(),
+            }
             packet.marks.set_ecn_capable(outgoing.is_ecn_capable);
-            self.sent += u64::from(way == 0);
             self.wire[way] += u64::from(outgoing.size);
             fabric.send(now, packet);
         }
     }
 
     pub(crate) fn totals(&self) -> FlowTotals {
-        FlowTotals { sent: self.sent, delivered: self.delivered, ..FlowTotals::default() }
+        FlowTotals {
+            sent: self.sent,
+            retransmitted: self.retransmitted,
+            delivered: self.delivered,
+            ..FlowTotals::default()
+        }
     }
 
     /// Bytes sent there and back.
@@ -259,9 +334,9 @@ impl Carried {
         self.wire
     }
 
-    /// Mean bytes of a packet.
+    /// Mean bytes of a data packet.
     pub(crate) fn packet_size(&self) -> u64 {
-        self.wire[0].checked_div(self.sent).unwrap_or(0)
+        self.sent_bytes.checked_div(self.sent).unwrap_or(0)
     }
 
     pub(crate) fn transport(&self) -> (&'static str, Option<&str>) {

@@ -170,6 +170,7 @@ impl Udp {
         FlowTotals {
             sent: self.sent,
             delivered: self.receiver.delivered(),
+            retransmitted: Some(0),
             ..FlowTotals::default()
         }
     }

@@ -574,7 +574,7 @@ impl Tcp {
         let congestion = self.controller.snapshot();
         FlowTotals {
             sent: self.sent,
-            retransmitted: self.retransmitted,
+            retransmitted: Some(self.retransmitted),
             timeouts: self.timeouts,
             reductions: congestion.reductions,
             early_responses: congestion.early_responses,
