@@ -275,7 +275,7 @@ fn an_interface_that_is_down_all_the_time_keeps_no_qdisc_of_a_daemon_before() {
     assert!(!has_htb(&network), "after the end");
     network.exec("r1", &format!("ip link set {SPARE} up"));
     network.start("r1");
-    assert!(has_htb(&network));
+    wait_until("its qdisc", || has_htb(&network));
     down(&mut network);
     rewrite(&network, "r1", |text| text.replace("[interfaces.l2]", "[interfaces.l9]"));
     reload(&network, "r1");
