@@ -207,6 +207,11 @@ fn locked(folder: &Path) -> fs::File {
     open
 }
 
+/// A process that another test starts has the file, too, until its program begins.
+fn unlock(open: &fs::File) {
+    rustix::fs::flock(open, rustix::fs::FlockOperation::Unlock).expect("unlocked");
+}
+
 #[test]
 fn a_second_run_into_a_folder_is_refused_at_once_while_the_first_goes_on() {
     let place = Place::new("outputs-two", SCENARIO);
@@ -218,7 +223,7 @@ fn a_second_run_into_a_folder_is_refused_at_once_while_the_first_goes_on() {
     let first = locked(&partial);
     run(&place, &one).fails(3, &["out/.partial: another run is being written to this folder"]);
     assert_eq!(files(&partial), ["flows.parquet"]);
-    drop(first);
+    unlock(&first);
     run(&place, &one).succeeds();
     assert!(!partial.exists());
     // Runs of a study, of which each has its own folder.
@@ -226,7 +231,7 @@ fn a_second_run_into_a_folder_is_refused_at_once_while_the_first_goes_on() {
     run(&place, &study).succeeds();
     let first = locked(&place.path("study"));
     run(&place, &study).fails(3, &["study: another run is being written to this folder"]);
-    drop(first);
+    unlock(&first);
     run(&place, &study).succeeds();
 }
 
