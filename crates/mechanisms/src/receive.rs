@@ -44,6 +44,15 @@ impl Reassembly {
         self.held.iter().map(|run| run.end - run.start).sum()
     }
 
+    /// `packet` arrived, if it is the expected one and no gap is behind it: [`Arrival::InOrder`]. Else
+    /// false, and nothing changes.
+    #[inline]
+    pub fn receive_next(&mut self, packet: u64) -> bool {
+        let is_next = packet == self.next && self.held.is_empty();
+        self.next += u64::from(is_next);
+        is_next
+    }
+
     /// `packet` arrived.
     #[inline]
     pub fn receive(&mut self, packet: u64) -> Arrival {

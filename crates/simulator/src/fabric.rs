@@ -77,6 +77,55 @@ impl Step {
     }
 }
 
+/// What a packet does at a step of its route, known before the run: it is offered to one link or to two,
+/// and then it waits for an event or has arrived.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    /// The link, [`Self::ENDS`] and [`Self::BY_STEPS`]; or [`Self::ARRIVED`].
+    first: u32,
+    /// The link behind it that accepts packets ahead of time, or [`Self::NONE`].
+    second: u32,
+}
+
+impl Hop {
+    const ARRIVED: u32 = u32::MAX;
+    const NONE: u32 = u32::MAX;
+    /// No link of the route is left behind these.
+    const ENDS: u32 = 1 << 31;
+    /// A link is watched, scheduled or not plain: the way is taken step by step.
+    const BY_STEPS: u32 = 1 << 30;
+
+    /// The hops of all routes, one for each step.
+    fn all(steps: &[Step], links: &[Link]) -> Vec<Self> {
+        let at = |place: usize| {
+            let step = steps[place];
+            if step.0 == Step::ARRIVED.0 {
+                return Self { first: Self::ARRIVED, second: Self::NONE };
+            }
+            let is_plain = |step: Step| step.is_simple() && links[step.link()].is_plain();
+            let by_steps = |is_plain: bool| if is_plain { 0 } else { Self::BY_STEPS };
+            let ends = |place: usize| {
+                if steps[place].0 == Step::ARRIVED.0 { Self::ENDS } else { 0 }
+            };
+            let (first, next) = (step.link() as u32, steps[place + 1]);
+            if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
+                let first = first | ends(place + 1) | by_steps(is_plain(step));
+                return Self { first, second: Self::NONE };
+            }
+            let is_plain = is_plain(step) && is_plain(next);
+            // Behind a link ahead of its time, the next has an event, or the route ends.
+            let first = first | ends(place + 2) | by_steps(is_plain);
+            Self { first, second: next.link() as u32 }
+        };
+        (0..steps.len()).map(at).collect()
+    }
+
+    #[inline]
+    fn has_arrived(self) -> bool {
+        self.first == Self::ARRIVED
+    }
+}
+
 /// State that a packet's next step will read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
@@ -87,10 +136,10 @@ pub(crate) struct Need {
 
 /// The result of a packet's event.
 pub(crate) enum Transit {
-    /// It has arrived.
-    Arrived(Packet),
+    /// It has arrived, and is still held.
+    Arrived,
     /// It will arrive at this time without another event: the caller schedules it.
-    Arriving(Time, u32),
+    Arriving(Time),
     /// It is on its way to its next link, or lost.
     Underway,
 }
@@ -112,6 +161,8 @@ pub(crate) struct Fabric {
     links: Vec<Link>,
     scheduled: Vec<Option<Box<Scheduled>>>,
     steps: Vec<Step>,
+    /// For each step.
+    hops: Vec<Hop>,
     watches: Vec<Option<Box<Watch>>>,
     /// Group of each flow, which is the class of its packets.
     groups: Arc<[u32]>,
@@ -168,12 +219,14 @@ impl Fabric {
             links.push(link);
             scheduled.push(served);
         }
+        let hops = Hop::all(&steps, &links);
         let fabric = Self {
             wheel: Wheel::new(),
             packets: Pool::default(),
             links,
             scheduled,
             steps,
+            hops,
             watches,
             is_measuring: false,
             dropped: vec![0; groups.len()],
@@ -198,6 +251,11 @@ impl Fabric {
         self.wheel.near().is_empty()
     }
 
+    /// Sorts the next events.
+    pub(crate) fn refill(&mut self, until: Time) {
+        self.wheel.refill(until);
+    }
+
     /// Sorts the next events and lists the agents that their packets need: which flow, and
     /// whether its sender or its receiver. Prefetches the packets and their next links; the
     /// returned number has no meaning, but keeps the compiler from removing the reads.
@@ -212,7 +270,7 @@ impl Fabric {
         }
         let sum = needs.iter().map(|need| self.touch_links(need.step)).fold(0, u64::wrapping_add);
         // An ACK still on its way does not concern its sender; data may be answered ahead.
-        needs.retain(|need| !need.ack || self.steps[need.step as usize].0 == Step::ARRIVED.0);
+        needs.retain(|need| !need.ack || self.hops[need.step as usize].has_arrived());
         sum
     }
 
@@ -242,20 +300,34 @@ impl Fabric {
     }
 
     /// Sends a packet on its route.
-    #[inline]
-    pub(crate) fn send(&mut self, now: Time, mut packet: Packet) {
+    #[inline(never)]
+    pub(crate) fn send(&mut self, now: Time, packet: Packet) {
+        self.send_new(now, packet);
+    }
+
+    /// As [`send`](Self::send), on the way of most packets.
+    #[inline(always)]
+    pub(crate) fn send_new(&mut self, now: Time, packet: Packet) {
+        let handle = self.packets.insert(packet);
+        self.send_held(now, handle);
+    }
+
+    /// As [`send`](Self::send), a packet that is held already.
+    #[inline(always)]
+    pub(crate) fn send_held(&mut self, now: Time, handle: u32) {
         if self.is_measuring {
-            packet.marks.measure();
+            self.packets.get_mut(handle).marks.measure();
         }
         let mut leaves = now;
         if let Some(hosts) = &mut self.hosts {
+            let packet = self.packets.get(handle);
             leaves = hosts.leaves(now, packet.flow, packet.marks.ack);
+            let step = self.steps[packet.step as usize];
+            if leaves > now && !step.may_be_offered_ahead() {
+                return self.wheel.push(leaves, Event::Packet(handle));
+            }
         }
-        let has_event = leaves > now && !self.steps[packet.step as usize].may_be_offered_ahead();
-        let handle = self.packets.insert(packet);
-        if has_event {
-            self.wheel.push(leaves, Event::Packet(handle));
-        } else if let Some(at) = self.offer(leaves, handle) {
+        if let Some(at) = self.offer(leaves, handle) {
             self.wheel.push(at, Event::Packet(handle));
         }
     }
@@ -264,15 +336,15 @@ impl Fabric {
     #[inline]
     pub(crate) fn advance(&mut self, now: Time, handle: u32) -> Transit {
         let packet = self.packets.get(handle);
-        if self.steps[packet.step as usize].0 == Step::ARRIVED.0 {
+        if self.hops[packet.step as usize].has_arrived() {
             if packet.marks.is_corrupted() {
                 self.lose(now, handle);
                 return Transit::Underway;
             }
-            return Transit::Arrived(self.packets.remove(handle));
+            return Transit::Arrived;
         }
         match self.offer(now, handle) {
-            Some(at) => Transit::Arriving(at, handle),
+            Some(at) => Transit::Arriving(at),
             None => Transit::Underway,
         }
     }
@@ -283,16 +355,59 @@ impl Fabric {
         self.packets.get(handle)
     }
 
+    /// The packet of this handle.
+    #[inline]
+    pub(crate) fn packet_mut(&mut self, handle: u32) -> &mut Packet {
+        self.packets.get_mut(handle)
+    }
+
     /// Removes a packet from the network.
+    #[inline]
+    pub(crate) fn release(&mut self, handle: u32) {
+        self.packets.release(handle);
+    }
+
+    /// Removes a packet from the network and returns it.
     #[inline]
     pub(crate) fn take(&mut self, handle: u32) -> Packet {
         self.packets.remove(handle)
     }
 
-    /// Offers a packet to the next link of its route, and to those behind it that accept packets
+    /// Offers a packet to the next link of its route, and to the one behind it that accepts packets
     /// ahead of time; returns its arrival time if no event comes before that.
     #[inline(always)]
     fn offer(&mut self, now: Time, handle: u32) -> Option<Time> {
+        let packet = self.packets.get_mut(handle);
+        let place = packet.step;
+        let hop = self.hops[place as usize];
+        if hop.first & Hop::BY_STEPS != 0 {
+            return self.offer_by_steps(now, handle);
+        }
+        let size = Bytes::new(u64::from(packet.size));
+        let first = &mut self.links[(hop.first & !Hop::ENDS) as usize];
+        let (mut entered, mut after) = (now, place + 1);
+        let mut arrives = first.offer_plain(now, size);
+        if hop.second != Hop::NONE
+            && let Some(at) = arrives
+        {
+            (entered, after) = (at, place + 2);
+            arrives = self.links[hop.second as usize].offer_plain(at, size);
+        }
+        (packet.entered, packet.step) = (entered, after);
+        let Some(at) = arrives else {
+            self.lose(entered, handle);
+            return None;
+        };
+        if hop.first & Hop::ENDS != 0 {
+            return Some(at);
+        }
+        self.wheel.push(at, Event::Packet(handle));
+        None
+    }
+
+    /// As [`offer`](Self::offer), one link after the other, of whatever kind.
+    #[inline(never)]
+    fn offer_by_steps(&mut self, now: Time, handle: u32) -> Option<Time> {
         let packet = self.packets.get_mut(handle);
         let (mut now, mut place) = (now, packet.step as usize);
         let mut step = self.steps[place];
@@ -568,6 +683,7 @@ impl Fabric {
         for step in steps.filter(|step| step.link() == link) {
             step.0 |= Step::WATCHED;
         }
+        self.hops = Hop::all(&self.steps, &self.links);
     }
 
     /// True if the tap of `link` has failed.

@@ -147,8 +147,12 @@ impl Simulation {
         let is_large = self.run.agents.len() > FLOWS_IN_CACHE;
         let mut needs = Vec::new();
         loop {
-            if is_large && self.run.fabric.must_refill() {
-                self.look_ahead(&mut needs);
+            if self.run.fabric.must_refill() {
+                if is_large {
+                    self.look_ahead(&mut needs);
+                } else {
+                    self.run.fabric.refill(self.run.end);
+                }
             }
             let Some((now, event)) = self.run.fabric.next_event(self.run.end) else { break };
             self.handle(now, event);
@@ -192,15 +196,16 @@ impl Simulation {
         let fabric = &mut self.run.fabric;
         let Event::Packet(handle) = event else { return self.handle_other(now, event) };
         match fabric.advance(now, handle) {
-            Transit::Arrived(packet) => {
-                let agent = &mut self.run.agents[packet.flow as usize];
-                let ack = packet.marks.ack;
-                agent.on_packet(now, packet, fabric);
+            Transit::Arrived => {
+                let packet = fabric.packet(handle);
+                let (flow, ack) = (packet.flow, packet.marks.ack);
+                let agent = &mut self.run.agents[flow as usize];
+                agent.on_arrival(now, handle, fabric);
                 if ack && self.run.probes.wants_events() {
-                    self.run.probes.record_reactions(now, packet.flow, agent);
+                    self.run.probes.record_reactions(now, flow, agent);
                 }
             }
-            Transit::Arriving(at, handle) => self.arriving(now, at, handle),
+            Transit::Arriving(at) => self.arriving(now, at, handle),
             Transit::Underway => {}
         }
     }
@@ -255,9 +260,7 @@ impl Simulation {
         if !packet.marks.ack {
             let agent = &mut self.run.agents[packet.flow as usize];
             if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
-                let packet = self.run.fabric.take(handle);
-                agent.on_packet(at, packet, &mut self.run.fabric);
-                return;
+                return agent.on_arrival(at, handle, &mut self.run.fabric);
             }
             agent.await_arrival(at);
         }
