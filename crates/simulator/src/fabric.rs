@@ -11,7 +11,7 @@ use crate::packet::{Packet, Pool};
 use crate::scheduled::Scheduled;
 use crate::trace::Tap;
 use crate::watch::Watch;
-use crate::wheel::Wheel;
+use crate::wheel::{FAR_SIGHT, NEAR_SIGHT, Wheel};
 
 /// An event, handled at its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,7 +248,12 @@ impl Fabric {
     /// True if [`next_event`](Self::next_event) first has to sort events.
     #[inline]
     pub(crate) fn must_refill(&self) -> bool {
-        self.wheel.near().is_empty()
+        self.wheel.has_none_near()
+    }
+
+    /// Whether as many events are sorted at once as are worth looking at ahead of their time.
+    pub(crate) fn see_far(&mut self, far: bool) {
+        self.wheel.set_sight(if far { FAR_SIGHT } else { NEAR_SIGHT });
     }
 
     /// Sorts the next events.
@@ -302,14 +307,14 @@ impl Fabric {
     /// Sends a packet on its route.
     #[inline(never)]
     pub(crate) fn send(&mut self, now: Time, packet: Packet) {
-        self.send_new(now, packet);
-    }
-
-    /// As [`send`](Self::send), on the way of most packets.
-    #[inline(always)]
-    pub(crate) fn send_new(&mut self, now: Time, packet: Packet) {
         let handle = self.packets.insert(packet);
         self.send_held(now, handle);
+    }
+
+    /// A packet that is held and not yet sent, whatever it is.
+    #[inline(always)]
+    pub(crate) fn hold_packet(&mut self) -> (u32, &mut Packet) {
+        self.packets.hold()
     }
 
     /// As [`send`](Self::send), a packet that is held already.

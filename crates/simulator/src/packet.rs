@@ -145,6 +145,15 @@ impl Packet {
         }
     }
 
+    /// Becomes a data packet at the start of its route, whatever it was.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, (flow, step): (u32, u32), number: u64, now: Time, size: u32) {
+        (self.flow, self.step, self.number, self.size) = (flow, step, number, size);
+        (self.stamp, self.entered) = (now, now);
+        self.marks = Marks::default();
+        self.blocks = [RelativeBlock::default(); MAX_BLOCKS];
+    }
+
     /// Becomes the ACK that answers it, at the start of the route `step`: `next` is the lowest number that
     /// has not arrived, and nothing beyond it has.
     #[inline]
@@ -259,17 +268,23 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
-        let handle = self.free.pop().unwrap_or_else(|| self.grow(&packet));
-        self.packets[handle as usize] = packet;
+        let (handle, place) = self.hold();
+        *place = packet;
         handle
     }
 
-    /// Another place, which `filler` holds.
+    /// A place for a packet, with what it last held.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self) -> (u32, &mut Packet) {
+        let handle = self.free.pop().unwrap_or_else(|| self.grow());
+        (handle, &mut self.packets[handle as usize])
+    }
+
     #[cold]
-    fn grow(&mut self, filler: &Packet) -> u32 {
-        self.packets.push(*filler);
+    fn grow(&mut self) -> u32 {
+        self.packets.push(Packet::data(0, 0, 0, Time::ZERO, 0));
         (self.packets.len() - 1) as u32
     }
 

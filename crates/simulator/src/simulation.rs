@@ -146,6 +146,7 @@ impl Simulation {
         let mut until_look = EVENTS_PER_LOOK;
         let is_large = self.run.agents.len() > FLOWS_IN_CACHE;
         let mut needs = Vec::new();
+        self.run.fabric.see_far(is_large);
         loop {
             if self.run.fabric.must_refill() {
                 if is_large {

@@ -3,12 +3,11 @@
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::ack::AckPolicy;
-use ontempo_mechanisms::congestion::{Ack, CongestionControl, Controller};
+use ontempo_mechanisms::congestion::{Ack, CongestionControl, Controller, Window};
 use ontempo_scenario::model::PacingKind;
 
 use super::{ACK_SIZE, Tcp};
 use crate::fabric::{Event, Fabric};
-use crate::packet::Packet;
 
 impl Tcp {
     /// Whether the flow has only what the short way knows.
@@ -69,15 +68,17 @@ impl Tcp {
         self.rtt.on_sample(rtt);
         self.timed_out = None;
         let receive_window = self.settings.receive_window;
-        if let Controller::Reno(reno) = &mut self.controller {
+        let window = if let Controller::Reno(reno) = &mut self.controller {
             if self.settings.grow_when_application_limited
                 && reno.window().whole_packets() < receive_window
             {
                 reno.grow(newly as f64);
             }
+            reno.window()
         } else {
-            self.tell_at_ease(now, rtt, newly);
-        }
+            self.tell_at_ease(now, rtt, newly)
+        };
+        let window = window.whole_packets().min(receive_window);
         if self.source.on_acknowledged(now, self.recovery.first()) {
             self.transfers += 1;
         }
@@ -86,12 +87,12 @@ impl Tcp {
         } else {
             self.restart_timer(now, fabric);
         }
-        self.send_at_ease(now, fabric);
+        self.send_at_ease(now, window, fabric);
     }
 
-    /// Tells the controller of an acknowledgement.
+    /// Tells the controller of an acknowledgement; returns its window.
     #[inline(never)]
-    fn tell_at_ease(&mut self, now: Time, rtt: Duration, newly: u64) {
+    fn tell_at_ease(&mut self, now: Time, rtt: Duration, newly: u64) -> Window {
         let ack = Ack {
             now,
             packets: newly as f64,
@@ -105,16 +106,19 @@ impl Tcp {
             window_limited: self.may_grow(),
         };
         self.controller.on_ack(&ack);
+        self.controller.window()
     }
 
     /// Sends what the window lets, while nothing is lost.
     #[inline(always)]
-    fn send_at_ease(&mut self, now: Time, fabric: &mut Fabric) {
-        self.restart_after_idleness(now);
+    fn send_at_ease(&mut self, now: Time, mut window: u64, fabric: &mut Fabric) {
+        let receive_window = self.settings.receive_window;
+        if self.settings.idle_restart && self.recovery.outstanding() == 0 {
+            self.restart_after_idleness(now);
+            window = self.window();
+        }
         let stopped = now >= self.settings.stop;
         let offered = if stopped { 0 } else { self.source.offered(now) };
-        let receive_window = self.settings.receive_window;
-        let window = self.controller.window().whole_packets().min(receive_window);
         loop {
             let waiting =
                 self.recovery.next() < offered && self.recovery.outstanding() < receive_window;
@@ -123,11 +127,12 @@ impl Tcp {
                 break;
             };
             let (flow, route, size) = (self.flow, self.route, self.settings.packet_size);
-            let mut packet = Packet::data(flow, route, number, now, size);
+            let (handle, packet) = fabric.hold_packet();
+            packet.begin((flow, route), number, now, size);
             packet.marks.set_ecn_capable(self.settings.ecn);
             self.sent += 1;
             self.last_sent = now;
-            fabric.send_new(now, packet);
+            fabric.send_held(now, handle);
             if number == self.recovery.first() || !self.retransmit_timer.is_set() {
                 self.restart_timer(now, fabric);
             }
