@@ -111,6 +111,15 @@ mod tests {
         assert_eq!(receiver.next(), 5);
     }
 
+    #[test]
+    fn the_next_packet_is_taken_at_once_only_with_no_gap_behind_it() {
+        let mut receiver = Reassembly::default();
+        assert!(receiver.receive_next(0) && !receiver.receive_next(0) && !receiver.receive_next(2));
+        receiver.receive(2);
+        assert!(!receiver.receive_next(1), "2 is held");
+        assert_eq!((receiver.receive(1), receiver.next()), (Arrival::FillsGap, 3));
+    }
+
     proptest! {
         #[test]
         fn each_packet_is_taken_once_in_whatever_order_it_comes(

@@ -8,6 +8,7 @@ use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Occupancy, Queued}
 
 use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};
+use crate::routes::{Hop, Step, links_fed_by_one};
 use crate::scheduled::Scheduled;
 use crate::trace::Tap;
 use crate::watch::Watch;
@@ -38,92 +39,6 @@ pub(crate) enum Event {
     Sample,
     /// The measured span begins.
     BeginMeasuring,
-}
-
-/// A step of a route: the next link, or the end.
-#[derive(Clone, Copy, Debug)]
-struct Step(u32);
-
-impl Step {
-    const ARRIVED: Self = Self(u32::MAX);
-    /// Only the previous link of the route (of its first link: its host) feeds this one, so that
-    /// packets can be offered to it ahead of time, in the order in which they will arrive.
-    const AHEAD: u32 = 1 << 31;
-    /// The link is watched.
-    const WATCHED: u32 = 1 << 30;
-    /// The link is a scheduled one.
-    const SCHEDULED: u32 = 1 << 29;
-
-    fn link(self) -> usize {
-        (self.0 & !(Self::AHEAD | Self::WATCHED | Self::SCHEDULED)) as usize
-    }
-
-    fn is_scheduled(self) -> bool {
-        self.0 & Self::SCHEDULED != 0
-    }
-
-    /// Neither watched nor scheduled.
-    fn is_simple(self) -> bool {
-        self.0 & (Self::WATCHED | Self::SCHEDULED) == 0
-    }
-
-    fn is_watched(self) -> bool {
-        self.0 & Self::WATCHED != 0
-    }
-
-    /// True at the end of a route, too.
-    fn may_be_offered_ahead(self) -> bool {
-        self.0 & Self::AHEAD != 0
-    }
-}
-
-/// What a packet does at a step of its route, known before the run: it is offered to one link or to two,
-/// and then it waits for an event or has arrived.
-#[derive(Clone, Copy, Debug)]
-struct Hop {
-    /// The link, [`Self::ENDS`] and [`Self::BY_STEPS`]; or [`Self::ARRIVED`].
-    first: u32,
-    /// The link behind it that accepts packets ahead of time, or [`Self::NONE`].
-    second: u32,
-}
-
-impl Hop {
-    const ARRIVED: u32 = u32::MAX;
-    const NONE: u32 = u32::MAX;
-    /// No link of the route is left behind these.
-    const ENDS: u32 = 1 << 31;
-    /// A link is watched, scheduled or not plain: the way is taken step by step.
-    const BY_STEPS: u32 = 1 << 30;
-
-    /// The hops of all routes, one for each step.
-    fn all(steps: &[Step], links: &[Link]) -> Vec<Self> {
-        let at = |place: usize| {
-            let step = steps[place];
-            if step.0 == Step::ARRIVED.0 {
-                return Self { first: Self::ARRIVED, second: Self::NONE };
-            }
-            let is_plain = |step: Step| step.is_simple() && links[step.link()].is_plain();
-            let by_steps = |is_plain: bool| if is_plain { 0 } else { Self::BY_STEPS };
-            let ends = |place: usize| {
-                if steps[place].0 == Step::ARRIVED.0 { Self::ENDS } else { 0 }
-            };
-            let (first, next) = (step.link() as u32, steps[place + 1]);
-            if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
-                let first = first | ends(place + 1) | by_steps(is_plain(step));
-                return Self { first, second: Self::NONE };
-            }
-            let is_plain = is_plain(step) && is_plain(next);
-            // Behind a link ahead of its time, the next has an event, or the route ends.
-            let first = first | ends(place + 2) | by_steps(is_plain);
-            Self { first, second: next.link() as u32 }
-        };
-        (0..steps.len()).map(at).collect()
-    }
-
-    #[inline]
-    fn has_arrived(self) -> bool {
-        self.first == Self::ARRIVED
-    }
 }
 
 /// State that a packet's next step will read.
@@ -233,22 +148,18 @@ impl Fabric {
             known_after: Vec::new(),
             hosts,
             groups,
-            events: 0,
+            // The end of the run.
+            events: 1,
         };
         (fabric, starts)
     }
 
-    /// The next event until `until`.
+    /// The next event until `until`, if it is sorted already ([`refill`](Self::refill)).
     #[inline]
-    pub(crate) fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+    pub(crate) fn next_sorted(&mut self, until: Time) -> Option<(Time, Event)> {
+        let next = self.wheel.pop_near(until)?;
         self.events += 1;
-        self.wheel.pop_until(until)
-    }
-
-    /// True if [`next_event`](Self::next_event) first has to sort events.
-    #[inline]
-    pub(crate) fn must_refill(&self) -> bool {
-        self.wheel.has_none_near()
+        Some(next)
     }
 
     /// Whether as many events are sorted at once as are worth looking at ahead of their time.
@@ -256,7 +167,7 @@ impl Fabric {
         self.wheel.set_sight(if far { FAR_SIGHT } else { NEAR_SIGHT });
     }
 
-    /// Sorts the next events.
+    /// Sorts the next events, if none are sorted.
     pub(crate) fn refill(&mut self, until: Time) {
         self.wheel.refill(until);
     }
@@ -279,24 +190,17 @@ impl Fabric {
         sum
     }
 
-    /// Prefetches the link at a step of a route.
+    /// Prefetches the links to which a packet is offered at a step of its route.
     #[inline]
-    pub(crate) fn touch_link(&self, step: u32) -> u64 {
-        let step = self.steps[step as usize];
-        self.links.get(step.link()).map_or(0, |link| link.busy_until().as_nanos())
-    }
-
-    /// Prefetches the link at a step of a route, and the following ones that are offered ahead.
-    #[inline]
-    fn touch_links(&self, step: u32) -> u64 {
-        let mut sum = 0u64;
-        for step in &self.steps[step as usize..] {
-            if step.0 == Step::ARRIVED.0 {
-                break;
-            }
-            sum = sum.wrapping_add(self.links[step.link()].busy_until().as_nanos());
+    pub(crate) fn touch_links(&self, step: u32) -> u64 {
+        let hop = self.hops[step as usize];
+        let touch = |place: u32| {
+            self.links.get(place as usize).map_or(0, |link| link.busy_until().as_nanos())
+        };
+        if hop.has_arrived() {
+            return 0;
         }
-        sum
+        touch(hop.first & !(Hop::ENDS | Hop::BY_STEPS)).wrapping_add(touch(hop.second))
     }
 
     #[inline]
@@ -752,45 +656,4 @@ impl Fabric {
         }
         ahead
     }
-}
-
-/// True for a link that only one other link feeds, or, with `hosts_delay`, only one host, if
-/// nothing overtakes or is copied on the way and the link is not watched. A scheduled link needs actual
-/// arrivals: it is never offered ahead. Nor is a link with extras: the busy time of one that changes
-/// could not be computed back.
-fn links_fed_by_one(
-    links: &[Element],
-    routes: &[&[usize]],
-    watches: &[Option<Box<Watch>>],
-    hosts_delay: bool,
-) -> Vec<bool> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Feeder {
-        /// Of the route of this place.
-        Host(usize),
-        Link(usize),
-    }
-    let mut feeders: Vec<Option<Feeder>> = vec![None; links.len()];
-    let mut several = vec![false; links.len()];
-    for (place, route) in routes.iter().enumerate() {
-        let mut before = Feeder::Host(place);
-        for link in *route {
-            several[*link] |= feeders[*link].is_some_and(|feeder| feeder != before);
-            feeders[*link] = Some(before);
-            before = Feeder::Link(*link);
-        }
-    }
-    let ordered = |feeder: &Feeder| match feeder {
-        Feeder::Host(_) => hosts_delay,
-        // A copy is an event of its own.
-        Feeder::Link(link) => !links[*link].reorders() && !links[*link].harms(),
-    };
-    feeders
-        .iter()
-        .enumerate()
-        .map(|(link, feeder)| {
-            let quiet = watches[link].is_none() && links[link].may_be_offered_ahead();
-            !several[link] && quiet && feeder.as_ref().is_some_and(ordered)
-        })
-        .collect()
 }

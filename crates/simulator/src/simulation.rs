@@ -148,14 +148,16 @@ impl Simulation {
         let mut needs = Vec::new();
         self.run.fabric.see_far(is_large);
         loop {
-            if self.run.fabric.must_refill() {
+            let mut next = self.run.fabric.next_sorted(self.run.end);
+            if next.is_none() {
                 if is_large {
                     self.look_ahead(&mut needs);
                 } else {
                     self.run.fabric.refill(self.run.end);
                 }
+                next = self.run.fabric.next_sorted(self.run.end);
             }
-            let Some((now, event)) = self.run.fabric.next_event(self.run.end) else { break };
+            let Some((now, event)) = next else { break };
             self.handle(now, event);
             until_look -= 1;
             if until_look == 0 {
@@ -186,7 +188,7 @@ impl Simulation {
             if let Some(tcp) = agent.tcp() {
                 // The state that the reply needs: the receiver's ACK, the sender's next packet.
                 let route = if need.ack { tcp.route() } else { tcp.back() };
-                sum = sum.wrapping_add(self.run.fabric.touch_link(route));
+                sum = sum.wrapping_add(self.run.fabric.touch_links(route));
             }
         }
         black_box(sum);
@@ -310,7 +312,10 @@ mod tests {
         "#;
         let scenario = ontempo_scenario::parse(text, "stop.toml").expect("it is valid");
         let mut simulation = Simulation::new(&scenario, 1).expect("it can be set up");
-        while let Some((now, event)) = simulation.run.fabric.next_event(simulation.run.end) {
+        let end = simulation.run.end;
+        loop {
+            simulation.run.fabric.refill(end);
+            let Some((now, event)) = simulation.run.fabric.next_sorted(end) else { break };
             simulation.handle(now, event);
         }
         for agent in &simulation.run.agents {

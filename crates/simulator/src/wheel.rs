@@ -195,11 +195,15 @@ impl<E: Copy> Wheel<E> {
     }
 
     /// Takes the next event if it is due by `until`; time advances to it.
+    #[cfg(test)]
+    fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
+        self.refill(until);
+        self.pop_near(until)
+    }
+
+    /// Takes the next event if it is sorted already and due by `until`; time advances to it.
     #[inline]
-    pub(crate) fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
-        if self.has_none_near() {
-            self.refill(until);
-        }
+    pub(crate) fn pop_near(&mut self, until: Time) -> Option<(Time, E)> {
         let (time, event) = *self.near.get(self.taken)?;
         if time > until.as_nanos() {
             return None;
@@ -207,12 +211,6 @@ impl<E: Copy> Wheel<E> {
         self.taken += 1;
         self.present = time;
         Some((Time::from_nanos(time), event))
-    }
-
-    /// Whether no next events are sorted.
-    #[inline]
-    pub(crate) fn has_none_near(&self) -> bool {
-        self.taken == self.near.len()
     }
 
     /// The next events that are already sorted.
@@ -240,7 +238,10 @@ impl<E: Copy> Wheel<E> {
 
     /// Sorts the next events if none are sorted, if any is due by `until`.
     pub(crate) fn refill(&mut self, until: Time) {
-        self.near.drain(..self.taken);
+        if self.taken < self.near.len() {
+            return;
+        }
+        self.near.clear();
         self.taken = 0;
         if self.sorted >= self.until_look {
             self.follow_rate();
@@ -549,6 +550,31 @@ mod tests {
             let time = slot + 1_000 * event.min(10_000);
             assert_eq!(wheel.pop_until(Time::NEVER), Some((Time::from_nanos(time), event)));
             assert!(wheel.near().len() <= MOST_NEAR || event >= 9_999);
+        }
+    }
+
+    /// Where events come by nanoseconds, by seconds and by microseconds in turn, each slot of the wide level
+    /// holds a few, and all come in order.
+    #[test]
+    fn slots_follow_the_rate_of_events() {
+        let mut wheel = Wheel::new();
+        let (mut now, mut pushed, mut last) = (0, 0u32, None);
+        for spacing in [3u64, 2_000_000_000, 7_000] {
+            for _ in 0..10_000 {
+                for _ in 0..2 {
+                    if pushed % 97 < 60 {
+                        let ahead = u64::from(pushed) * 31 % 50 * spacing;
+                        wheel.push(Time::from_nanos(now + ahead), pushed);
+                    }
+                    pushed += 1;
+                }
+                let Some((time, event)) = wheel.pop_until(Time::NEVER) else { continue };
+                assert!(last < Some((time.as_nanos(), event)), "{last:?}, then {event} at {time}");
+                now = time.as_nanos();
+                last = Some((now, event));
+            }
+            let held = 50 * spacing >> wheel.shift;
+            assert!(held < 50 * EVENTS_OF_SLOT, "slots of 2^{} for {spacing} ns", wheel.shift);
         }
     }
 }
