@@ -547,6 +547,8 @@ fn an_undisturbed_acknowledgement_is_that_of_on_ack() {
     assert_eq!(short.send_undisturbed(8, true), Some(10));
     assert_eq!(long.next_packet(8, true), Some(NextPacket::New));
     assert_eq!(long.on_sent(Time::ZERO, NextPacket::New), 10);
+    // Where retransmissions begin follows the lowest packet when it is read.
+    assert_eq!((short.next_packet(8, true), long.next_packet(8, true)), (None, None));
     assert_eq!(format!("{short:?}"), format!("{long:?}"));
     let block = SackBlock { start: 5, end: 6 };
     short.on_ack(Time::ZERO, 3, &[block]);
