@@ -573,7 +573,7 @@ mod tests {
                 now = time.as_nanos();
                 last = Some((now, event));
             }
-            let held = 50 * spacing >> wheel.shift;
+            let held = (50 * spacing) >> wheel.shift;
             assert!(held < 50 * EVENTS_OF_SLOT, "slots of 2^{} for {spacing} ns", wheel.shift);
         }
     }
