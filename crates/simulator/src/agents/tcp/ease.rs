@@ -12,6 +12,10 @@ use crate::fabric::{Event, Fabric};
 impl Tcp {
     /// Whether the flow has only what the short way knows.
     pub(super) fn may_be_at_ease(&self) -> bool {
+        #[cfg(test)]
+        if tests::LONG_WAY.get() {
+            return false;
+        }
         self.extensions.is_none()
             && self.trains.is_none()
             && !self.samples_otherwise
@@ -43,6 +47,8 @@ impl Tcp {
             }
             self.on_data_at_ease(now, handle, fabric);
         }
+        #[cfg(test)]
+        tests::TAKEN.set(tests::TAKEN.get() + 1);
         true
     }
 
@@ -151,3 +157,7 @@ impl Tcp {
         self.retransmit_timer.set(deadline, Event::Retransmit(self.flow), fabric);
     }
 }
+
+#[cfg(test)]
+#[path = "ease_tests.rs"]
+mod tests;
