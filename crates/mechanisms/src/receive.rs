@@ -44,6 +44,15 @@ impl Reassembly {
         self.held.iter().map(|run| run.end - run.start).sum()
     }
 
+    /// `packet` arrived, if it is the expected one and no gap is behind it: [`Arrival::InOrder`]. Else
+    /// false, and nothing changes.
+    #[inline]
+    pub fn receive_next(&mut self, packet: u64) -> bool {
+        let is_next = packet == self.next && self.held.is_empty();
+        self.next += u64::from(is_next);
+        is_next
+    }
+
     /// `packet` arrived.
     #[inline]
     pub fn receive(&mut self, packet: u64) -> Arrival {
@@ -100,6 +109,15 @@ mod tests {
         assert_eq!(receiver.blocks(), [block(2, 5), block(8, 9), block(6, 7)]);
         assert_eq!(receiver.receive(1), Arrival::FillsGap);
         assert_eq!(receiver.next(), 5);
+    }
+
+    #[test]
+    fn the_next_packet_is_taken_at_once_only_with_no_gap_behind_it() {
+        let mut receiver = Reassembly::default();
+        assert!(receiver.receive_next(0) && !receiver.receive_next(0) && !receiver.receive_next(2));
+        receiver.receive(2);
+        assert!(!receiver.receive_next(1), "2 is held");
+        assert_eq!((receiver.receive(1), receiver.next()), (Arrival::FillsGap, 3));
     }
 
     proptest! {

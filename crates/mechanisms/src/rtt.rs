@@ -134,6 +134,9 @@ impl RttEstimator {
     #[inline]
     pub fn rto(&self) -> Duration {
         let base = self.base_rto().max(self.parameters.minimum);
+        if self.doublings == 0 {
+            return base.min(self.parameters.maximum);
+        }
         let factor = 1u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
         (base * factor).min(self.parameters.maximum)
     }

@@ -48,6 +48,14 @@ impl Source {
     /// Packets offered until `now`, since the start.
     #[inline]
     pub fn offered(&mut self, now: Time) -> u64 {
+        if matches!(self, Self::Ftp) {
+            return u64::MAX;
+        }
+        self.offered_until(now)
+    }
+
+    #[inline(never)]
+    fn offered_until(&mut self, now: Time) -> u64 {
         match self {
             Self::Ftp => u64::MAX,
             Self::File { packets } => *packets,

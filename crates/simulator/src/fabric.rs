@@ -8,10 +8,11 @@ use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Occupancy, Queued}
 
 use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};
+use crate::routes::{Hop, Step, links_fed_by_one};
 use crate::scheduled::Scheduled;
 use crate::trace::Tap;
 use crate::watch::Watch;
-use crate::wheel::Wheel;
+use crate::wheel::{FAR_SIGHT, NEAR_SIGHT, Wheel};
 
 /// An event, handled at its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,43 +41,6 @@ pub(crate) enum Event {
     BeginMeasuring,
 }
 
-/// A step of a route: the next link, or the end.
-#[derive(Clone, Copy, Debug)]
-struct Step(u32);
-
-impl Step {
-    const ARRIVED: Self = Self(u32::MAX);
-    /// Only the previous link of the route (of its first link: its host) feeds this one, so that
-    /// packets can be offered to it ahead of time, in the order in which they will arrive.
-    const AHEAD: u32 = 1 << 31;
-    /// The link is watched.
-    const WATCHED: u32 = 1 << 30;
-    /// The link is a scheduled one.
-    const SCHEDULED: u32 = 1 << 29;
-
-    fn link(self) -> usize {
-        (self.0 & !(Self::AHEAD | Self::WATCHED | Self::SCHEDULED)) as usize
-    }
-
-    fn is_scheduled(self) -> bool {
-        self.0 & Self::SCHEDULED != 0
-    }
-
-    /// Neither watched nor scheduled.
-    fn is_simple(self) -> bool {
-        self.0 & (Self::WATCHED | Self::SCHEDULED) == 0
-    }
-
-    fn is_watched(self) -> bool {
-        self.0 & Self::WATCHED != 0
-    }
-
-    /// True at the end of a route, too.
-    fn may_be_offered_ahead(self) -> bool {
-        self.0 & Self::AHEAD != 0
-    }
-}
-
 /// State that a packet's next step will read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
@@ -87,10 +51,10 @@ pub(crate) struct Need {
 
 /// The result of a packet's event.
 pub(crate) enum Transit {
-    /// It has arrived.
-    Arrived(Packet),
+    /// It has arrived, and is still held.
+    Arrived,
     /// It will arrive at this time without another event: the caller schedules it.
-    Arriving(Time, u32),
+    Arriving(Time),
     /// It is on its way to its next link, or lost.
     Underway,
 }
@@ -112,6 +76,8 @@ pub(crate) struct Fabric {
     links: Vec<Link>,
     scheduled: Vec<Option<Box<Scheduled>>>,
     steps: Vec<Step>,
+    /// For each step.
+    hops: Vec<Hop>,
     watches: Vec<Option<Box<Watch>>>,
     /// Group of each flow, which is the class of its packets.
     groups: Arc<[u32]>,
@@ -168,34 +134,42 @@ impl Fabric {
             links.push(link);
             scheduled.push(served);
         }
+        let hops = Hop::all(&steps, &links);
         let fabric = Self {
             wheel: Wheel::new(),
             packets: Pool::default(),
             links,
             scheduled,
             steps,
+            hops,
             watches,
             is_measuring: false,
             dropped: vec![0; groups.len()],
             known_after: Vec::new(),
             hosts,
             groups,
-            events: 0,
+            // The end of the run.
+            events: 1,
         };
         (fabric, starts)
     }
 
-    /// The next event until `until`.
+    /// The next event until `until`, if it is sorted already ([`refill`](Self::refill)).
     #[inline]
-    pub(crate) fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+    pub(crate) fn next_sorted(&mut self, until: Time) -> Option<(Time, Event)> {
+        let next = self.wheel.pop_near(until)?;
         self.events += 1;
-        self.wheel.pop_until(until)
+        Some(next)
     }
 
-    /// True if [`next_event`](Self::next_event) first has to sort events.
-    #[inline]
-    pub(crate) fn must_refill(&self) -> bool {
-        self.wheel.near().is_empty()
+    /// Whether as many events are sorted at once as are worth looking at ahead of their time.
+    pub(crate) fn see_far(&mut self, far: bool) {
+        self.wheel.set_sight(if far { FAR_SIGHT } else { NEAR_SIGHT });
+    }
+
+    /// Sorts the next events, if none are sorted.
+    pub(crate) fn refill(&mut self, until: Time) {
+        self.wheel.refill(until);
     }
 
     /// Sorts the next events and lists the agents that their packets need: which flow, and
@@ -212,28 +186,21 @@ impl Fabric {
         }
         let sum = needs.iter().map(|need| self.touch_links(need.step)).fold(0, u64::wrapping_add);
         // An ACK still on its way does not concern its sender; data may be answered ahead.
-        needs.retain(|need| !need.ack || self.steps[need.step as usize].0 == Step::ARRIVED.0);
+        needs.retain(|need| !need.ack || self.hops[need.step as usize].has_arrived());
         sum
     }
 
-    /// Prefetches the link at a step of a route.
+    /// Prefetches the links to which a packet is offered at a step of its route.
     #[inline]
-    pub(crate) fn touch_link(&self, step: u32) -> u64 {
-        let step = self.steps[step as usize];
-        self.links.get(step.link()).map_or(0, |link| link.busy_until().as_nanos())
-    }
-
-    /// Prefetches the link at a step of a route, and the following ones that are offered ahead.
-    #[inline]
-    fn touch_links(&self, step: u32) -> u64 {
-        let mut sum = 0u64;
-        for step in &self.steps[step as usize..] {
-            if step.0 == Step::ARRIVED.0 {
-                break;
-            }
-            sum = sum.wrapping_add(self.links[step.link()].busy_until().as_nanos());
+    pub(crate) fn touch_links(&self, step: u32) -> u64 {
+        let hop = self.hops[step as usize];
+        let touch = |place: u32| {
+            self.links.get(place as usize).map_or(0, |link| link.busy_until().as_nanos())
+        };
+        if hop.has_arrived() {
+            return 0;
         }
-        sum
+        touch(hop.first & !(Hop::ENDS | Hop::BY_STEPS)).wrapping_add(touch(hop.second))
     }
 
     #[inline]
@@ -242,20 +209,34 @@ impl Fabric {
     }
 
     /// Sends a packet on its route.
-    #[inline]
-    pub(crate) fn send(&mut self, now: Time, mut packet: Packet) {
+    #[inline(never)]
+    pub(crate) fn send(&mut self, now: Time, packet: Packet) {
+        let handle = self.packets.insert(packet);
+        self.send_held(now, handle);
+    }
+
+    /// A packet that is held and not yet sent, whatever it is.
+    #[inline(always)]
+    pub(crate) fn hold_packet(&mut self) -> (u32, &mut Packet) {
+        self.packets.hold()
+    }
+
+    /// As [`send`](Self::send), a packet that is held already.
+    #[inline(always)]
+    pub(crate) fn send_held(&mut self, now: Time, handle: u32) {
         if self.is_measuring {
-            packet.marks.measure();
+            self.packets.get_mut(handle).marks.measure();
         }
         let mut leaves = now;
         if let Some(hosts) = &mut self.hosts {
+            let packet = self.packets.get(handle);
             leaves = hosts.leaves(now, packet.flow, packet.marks.ack);
+            let step = self.steps[packet.step as usize];
+            if leaves > now && !step.may_be_offered_ahead() {
+                return self.wheel.push(leaves, Event::Packet(handle));
+            }
         }
-        let has_event = leaves > now && !self.steps[packet.step as usize].may_be_offered_ahead();
-        let handle = self.packets.insert(packet);
-        if has_event {
-            self.wheel.push(leaves, Event::Packet(handle));
-        } else if let Some(at) = self.offer(leaves, handle) {
+        if let Some(at) = self.offer(leaves, handle) {
             self.wheel.push(at, Event::Packet(handle));
         }
     }
@@ -264,15 +245,15 @@ impl Fabric {
     #[inline]
     pub(crate) fn advance(&mut self, now: Time, handle: u32) -> Transit {
         let packet = self.packets.get(handle);
-        if self.steps[packet.step as usize].0 == Step::ARRIVED.0 {
+        if self.hops[packet.step as usize].has_arrived() {
             if packet.marks.is_corrupted() {
                 self.lose(now, handle);
                 return Transit::Underway;
             }
-            return Transit::Arrived(self.packets.remove(handle));
+            return Transit::Arrived;
         }
         match self.offer(now, handle) {
-            Some(at) => Transit::Arriving(at, handle),
+            Some(at) => Transit::Arriving(at),
             None => Transit::Underway,
         }
     }
@@ -283,16 +264,59 @@ impl Fabric {
         self.packets.get(handle)
     }
 
+    /// The packet of this handle.
+    #[inline]
+    pub(crate) fn packet_mut(&mut self, handle: u32) -> &mut Packet {
+        self.packets.get_mut(handle)
+    }
+
     /// Removes a packet from the network.
+    #[inline]
+    pub(crate) fn release(&mut self, handle: u32) {
+        self.packets.release(handle);
+    }
+
+    /// Removes a packet from the network and returns it.
     #[inline]
     pub(crate) fn take(&mut self, handle: u32) -> Packet {
         self.packets.remove(handle)
     }
 
-    /// Offers a packet to the next link of its route, and to those behind it that accept packets
+    /// Offers a packet to the next link of its route, and to the one behind it that accepts packets
     /// ahead of time; returns its arrival time if no event comes before that.
     #[inline(always)]
     fn offer(&mut self, now: Time, handle: u32) -> Option<Time> {
+        let packet = self.packets.get_mut(handle);
+        let place = packet.step;
+        let hop = self.hops[place as usize];
+        if hop.first & Hop::BY_STEPS != 0 {
+            return self.offer_by_steps(now, handle);
+        }
+        let size = Bytes::new(u64::from(packet.size));
+        let first = &mut self.links[(hop.first & !Hop::ENDS) as usize];
+        let (mut entered, mut after) = (now, place + 1);
+        let mut arrives = first.offer_plain(now, size);
+        if hop.second != Hop::NONE
+            && let Some(at) = arrives
+        {
+            (entered, after) = (at, place + 2);
+            arrives = self.links[hop.second as usize].offer_plain(at, size);
+        }
+        (packet.entered, packet.step) = (entered, after);
+        let Some(at) = arrives else {
+            self.lose(entered, handle);
+            return None;
+        };
+        if hop.first & Hop::ENDS != 0 {
+            return Some(at);
+        }
+        self.wheel.push(at, Event::Packet(handle));
+        None
+    }
+
+    /// As [`offer`](Self::offer), one link after the other, of whatever kind.
+    #[inline(never)]
+    fn offer_by_steps(&mut self, now: Time, handle: u32) -> Option<Time> {
         let packet = self.packets.get_mut(handle);
         let (mut now, mut place) = (now, packet.step as usize);
         let mut step = self.steps[place];
@@ -568,6 +592,7 @@ impl Fabric {
         for step in steps.filter(|step| step.link() == link) {
             step.0 |= Step::WATCHED;
         }
+        self.hops = Hop::all(&self.steps, &self.links);
     }
 
     /// True if the tap of `link` has failed.
@@ -631,45 +656,4 @@ impl Fabric {
         }
         ahead
     }
-}
-
-/// True for a link that only one other link feeds, or, with `hosts_delay`, only one host, if
-/// nothing overtakes or is copied on the way and the link is not watched. A scheduled link needs actual
-/// arrivals: it is never offered ahead. Nor is a link with extras: the busy time of one that changes
-/// could not be computed back.
-fn links_fed_by_one(
-    links: &[Element],
-    routes: &[&[usize]],
-    watches: &[Option<Box<Watch>>],
-    hosts_delay: bool,
-) -> Vec<bool> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Feeder {
-        /// Of the route of this place.
-        Host(usize),
-        Link(usize),
-    }
-    let mut feeders: Vec<Option<Feeder>> = vec![None; links.len()];
-    let mut several = vec![false; links.len()];
-    for (place, route) in routes.iter().enumerate() {
-        let mut before = Feeder::Host(place);
-        for link in *route {
-            several[*link] |= feeders[*link].is_some_and(|feeder| feeder != before);
-            feeders[*link] = Some(before);
-            before = Feeder::Link(*link);
-        }
-    }
-    let ordered = |feeder: &Feeder| match feeder {
-        Feeder::Host(_) => hosts_delay,
-        // A copy is an event of its own.
-        Feeder::Link(link) => !links[*link].reorders() && !links[*link].harms(),
-    };
-    feeders
-        .iter()
-        .enumerate()
-        .map(|(link, feeder)| {
-            let quiet = watches[link].is_none() && links[link].may_be_offered_ahead();
-            !several[link] && quiet && feeder.as_ref().is_some_and(ordered)
-        })
-        .collect()
 }

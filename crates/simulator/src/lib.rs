@@ -28,6 +28,7 @@ mod names;
 mod packet;
 mod probes;
 mod results;
+mod routes;
 mod run;
 mod scheduled;
 mod simulation;

@@ -145,6 +145,25 @@ impl Packet {
         }
     }
 
+    /// Becomes a data packet at the start of its route, whatever it was.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, (flow, step): (u32, u32), number: u64, now: Time, size: u32) {
+        (self.flow, self.step, self.number, self.size) = (flow, step, number, size);
+        (self.stamp, self.entered) = (now, now);
+        self.marks = Marks::default();
+        self.blocks = [RelativeBlock::default(); MAX_BLOCKS];
+    }
+
+    /// Becomes the ACK that answers it, at the start of the route `step`: `next` is the lowest number that
+    /// has not arrived, and nothing beyond it has.
+    #[inline]
+    pub(crate) fn answer(&mut self, step: u32, next: u64, now: Time, size: u32) {
+        let congestion = self.marks.congestion;
+        (self.step, self.number, self.entered, self.size) = (step, next, now, size);
+        self.marks = Marks { ack: true, congestion, ..Marks::default() };
+        self.blocks = [RelativeBlock::default(); MAX_BLOCKS];
+    }
+
     /// Stores `blocks` in an ACK; those beyond the third, and beyond 2^32 packets, do not fit.
     pub(crate) fn set_blocks(&mut self, blocks: &[SackBlock]) {
         for (slot, block) in self.blocks.iter_mut().zip(blocks) {
@@ -249,15 +268,32 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    #[inline]
     pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
-        if let Some(handle) = self.free.pop() {
-            self.packets[handle as usize] = packet;
-            return handle;
-        }
-        self.packets.push(packet);
+        let (handle, place) = self.hold();
+        *place = packet;
+        handle
+    }
+
+    /// A place for a packet, with what it last held.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self) -> (u32, &mut Packet) {
+        let handle = self.free.pop().unwrap_or_else(|| self.grow());
+        (handle, &mut self.packets[handle as usize])
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.packets.push(Packet::data(0, 0, 0, Time::ZERO, 0));
         (self.packets.len() - 1) as u32
     }
 
+    #[inline]
+    pub(crate) fn release(&mut self, handle: u32) {
+        self.free.push(handle);
+    }
+
+    #[inline]
     pub(crate) fn remove(&mut self, handle: u32) -> Packet {
         self.free.push(handle);
         self.packets[handle as usize]

@@ -146,11 +146,18 @@ impl Simulation {
         let mut until_look = EVENTS_PER_LOOK;
         let is_large = self.run.agents.len() > FLOWS_IN_CACHE;
         let mut needs = Vec::new();
+        self.run.fabric.see_far(is_large);
         loop {
-            if is_large && self.run.fabric.must_refill() {
-                self.look_ahead(&mut needs);
+            let mut next = self.run.fabric.next_sorted(self.run.end);
+            if next.is_none() {
+                if is_large {
+                    self.look_ahead(&mut needs);
+                } else {
+                    self.run.fabric.refill(self.run.end);
+                }
+                next = self.run.fabric.next_sorted(self.run.end);
             }
-            let Some((now, event)) = self.run.fabric.next_event(self.run.end) else { break };
+            let Some((now, event)) = next else { break };
             self.handle(now, event);
             until_look -= 1;
             if until_look == 0 {
@@ -181,7 +188,7 @@ impl Simulation {
             if let Some(tcp) = agent.tcp() {
                 // The state that the reply needs: the receiver's ACK, the sender's next packet.
                 let route = if need.ack { tcp.route() } else { tcp.back() };
-                sum = sum.wrapping_add(self.run.fabric.touch_link(route));
+                sum = sum.wrapping_add(self.run.fabric.touch_links(route));
             }
         }
         black_box(sum);
@@ -192,15 +199,16 @@ impl Simulation {
         let fabric = &mut self.run.fabric;
         let Event::Packet(handle) = event else { return self.handle_other(now, event) };
         match fabric.advance(now, handle) {
-            Transit::Arrived(packet) => {
-                let agent = &mut self.run.agents[packet.flow as usize];
-                let ack = packet.marks.ack;
-                agent.on_packet(now, packet, fabric);
+            Transit::Arrived => {
+                let packet = fabric.packet(handle);
+                let (flow, ack) = (packet.flow, packet.marks.ack);
+                let agent = &mut self.run.agents[flow as usize];
+                agent.on_arrival(now, handle, fabric);
                 if ack && self.run.probes.wants_events() {
-                    self.run.probes.record_reactions(now, packet.flow, agent);
+                    self.run.probes.record_reactions(now, flow, agent);
                 }
             }
-            Transit::Arriving(at, handle) => self.arriving(now, at, handle),
+            Transit::Arriving(at) => self.arriving(now, at, handle),
             Transit::Underway => {}
         }
     }
@@ -255,9 +263,7 @@ impl Simulation {
         if !packet.marks.ack {
             let agent = &mut self.run.agents[packet.flow as usize];
             if at <= self.horizon && agent.takes_ahead(now, (at, self.horizon), packet) {
-                let packet = self.run.fabric.take(handle);
-                agent.on_packet(at, packet, &mut self.run.fabric);
-                return;
+                return agent.on_arrival(at, handle, &mut self.run.fabric);
             }
             agent.await_arrival(at);
         }
@@ -306,7 +312,10 @@ mod tests {
         "#;
         let scenario = ontempo_scenario::parse(text, "stop.toml").expect("it is valid");
         let mut simulation = Simulation::new(&scenario, 1).expect("it can be set up");
-        while let Some((now, event)) = simulation.run.fabric.next_event(simulation.run.end) {
+        let end = simulation.run.end;
+        loop {
+            simulation.run.fabric.refill(end);
+            let Some((now, event)) = simulation.run.fabric.next_sorted(end) else { break };
             simulation.handle(now, event);
         }
         for agent in &simulation.run.agents {

@@ -1,12 +1,14 @@
 //! The event queue: a timing wheel that is a radix heap, and a sorted list of the next events.
 //!
-//! An event's place is decided by the highest base-128 digit in which its time differs from the
-//! present: level 0 holds the events of the present 128 ns, one slot a nanosecond; level 1 those
-//! of the present 16,384 ns, one slot for 128 ns; and so on. When time enters a crowded slot of a
-//! higher level, its events move to lower ones; each event moves at most a few times, so a push
-//! and a pop cost the same whether ten events wait or a million (a binary heap's cost grows with
-//! them). The slots of the next few dozen events are then sorted at once, which costs less
-//! than moving them further down, and exposes the next events for prefetching.
+//! A time is a number of digits. An event's place is decided by the highest digit in which its time differs
+//! from the present: the lowest level holds the events of the present 128 ns, one slot a nanosecond; the
+//! next those of the present 16,384 ns, one slot for 128 ns; and so on. When time enters a crowded slot of a
+//! higher level, its events move to lower ones. All digits are of 7 bits but one of 10, the wide level,
+//! which follows the rate of events: its slots hold about a dozen each, and it reaches a thousand slots
+//! ahead, so that most events are put into their slot at once and are sorted from there. A push and a
+//! pop cost the same whether ten events wait or a million (a binary heap's cost grows with them).
+//! The events of the next slots are sorted at once, which costs less than moving them further
+//! down, and exposes the next events for prefetching.
 //!
 //! Events of the same time come out in the order in which they were pushed: an event and its
 //! successor move together, first in, first out, and sorting is stable.
@@ -17,20 +19,34 @@ use ontempo_foundation::Time;
 
 const DIGIT_BITS: u32 = 7;
 const SLOTS: usize = 1 << DIGIT_BITS;
-const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+const WIDE_BITS: u32 = 10;
+const WIDE_SLOTS: usize = 1 << WIDE_BITS;
+/// The number of the wide level; those of smaller slots are below it.
+const WIDE: usize = 6;
+const LEVELS: usize = 16;
 const NONE: u32 = u32::MAX;
-/// Events in a chunk: of 16 bytes each, 512 bytes.
-const CHUNK: usize = 32;
+/// Events in a chunk: of 16 bytes each, 256 bytes.
+const CHUNK: usize = 16;
+/// Slots of the wide level last 2 to the power of this, in nanoseconds, at the start.
+const FIRST_SHIFT: u32 = 20;
+/// And at most: there are but six levels below.
+const MAX_SHIFT: u32 = DIGIT_BITS * WIDE as u32;
+/// Events after which the rate of events is looked at, at least.
+const EVENTS_OF_RATE: u64 = 1024;
+/// Events that a slot of the wide level is to hold, if they come evenly. Its length follows when there
+/// are less than half or more than twice as many.
+const EVENTS_OF_SLOT: u64 = 16;
 
-/// Maximum number of events of several slots that are sorted at once: a later event between them is
-/// inserted at a cost in proportion to it.
-pub(crate) const MAX_NEAR: usize = 64;
+/// Maximum number of events of several slots that are sorted at once, with many flows: enough to prefetch.
+pub(crate) const FAR_SIGHT: usize = 64;
+/// With few: a later event between them is inserted at a cost in proportion to it.
+pub(crate) const NEAR_SIGHT: usize = 16;
 
 /// Maximum number of events of one slot that are sorted at once: beyond it, moving them down is cheaper.
-const MAX_OF_SLOT: usize = 256;
+const MAX_OF_SLOT: usize = 64;
 
 /// From as many sorted events on, the later half returns to its slots before another is inserted.
-const MOST_NEAR: usize = MAX_OF_SLOT + MAX_NEAR;
+const MOST_NEAR: usize = MAX_OF_SLOT + FAR_SIGHT;
 
 /// A piece of a slot's list. Chunks rather than single events: following a list event by event
 /// through more memory than the cache holds would dominate the cost.
@@ -57,38 +73,90 @@ impl Slot {
 
 const EMPTY: Slot = Slot { first: NONE, last: NONE, len: 0 };
 
+/// Which slots of a level are occupied: a bit for each, and one for each word of them.
+#[derive(Clone, Copy, Default)]
+struct Occupied {
+    words: [u64; WIDE_SLOTS / 64],
+    any: u32,
+}
+
+impl Occupied {
+    fn set(&mut self, digit: usize) {
+        self.words[digit / 64] |= 1 << (digit % 64);
+        self.any |= 1 << (digit / 64);
+    }
+
+    /// True if none is left.
+    fn clear(&mut self, digit: usize) -> bool {
+        let word = &mut self.words[digit / 64];
+        *word &= !(1 << (digit % 64));
+        if *word == 0 {
+            self.any &= !(1 << (digit / 64));
+        }
+        self.any == 0
+    }
+
+    fn first(&self) -> Option<usize> {
+        if self.any == 0 {
+            return None;
+        }
+        let word = self.any.trailing_zeros() as usize;
+        Some(64 * word + self.words[word].trailing_zeros() as usize)
+    }
+}
+
 /// Events in order of time, and of pushing where times are equal.
 pub(crate) struct Wheel<E> {
-    /// The events before `near_end`, the next one last.
+    /// The events before `near_end`, in order; those before `taken` are gone.
     near: Vec<(u64, E)>,
+    taken: usize,
     near_end: u64,
-    /// All later events, in slots by level and digit.
-    slots: [[Slot; SLOTS]; LEVELS],
+    /// Maximum number of events of several slots that are sorted at once.
+    sight: usize,
+    present: u64,
+    /// A slot of the wide level lasts 2 to the power of this.
+    shift: u32,
     chunks: Vec<Chunk<E>>,
     /// For each chunk, the one behind it in its list.
     next: Vec<u32>,
     /// The first chunk of the free list.
     free: u32,
-    /// One bit per slot: occupied.
-    occupied: [u128; LEVELS],
     /// One bit per level: has an occupied slot.
     levels: u32,
-    present: u64,
+    /// All later events: those of the wide level first, then those of the others by level and digit.
+    slots: [Slot; WIDE_SLOTS + LEVELS * SLOTS],
+    occupied: [Occupied; LEVELS],
+    /// Events sorted since the rate of events was looked at, and when that was.
+    sorted: u64,
+    looked: u64,
+    /// How many until it is looked at again: no fewer than were moved the last time.
+    until_look: u64,
 }
 
 impl<E: Copy> Wheel<E> {
     pub(crate) fn new() -> Self {
         Self {
-            near: Vec::with_capacity(MAX_OF_SLOT),
+            near: Vec::with_capacity(2 * MOST_NEAR),
+            taken: 0,
             near_end: 0,
-            slots: [[EMPTY; SLOTS]; LEVELS],
+            sight: NEAR_SIGHT,
+            present: 0,
+            shift: FIRST_SHIFT,
             chunks: Vec::new(),
             next: Vec::new(),
             free: NONE,
-            occupied: [0; LEVELS],
             levels: 0,
-            present: 0,
+            slots: [EMPTY; WIDE_SLOTS + LEVELS * SLOTS],
+            occupied: [Occupied::default(); LEVELS],
+            sorted: 0,
+            looked: 0,
+            until_look: EVENTS_OF_RATE,
         }
+    }
+
+    /// At most as many events of several slots are sorted at once.
+    pub(crate) fn set_sight(&mut self, events: usize) {
+        self.sight = events.min(FAR_SIGHT);
     }
 
     /// Schedules `event` at `time`; a time in the past becomes the present.
@@ -102,44 +170,58 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Schedules `event` among those that are sorted.
+    /// Schedules `event` among those that are sorted. Most come late among them, so that few are moved.
     #[inline(never)]
     fn push_near(&mut self, time: u64, event: E) {
-        if self.near.len() >= MOST_NEAR {
+        let count = self.near.len() - self.taken;
+        if count >= MOST_NEAR {
             self.spill();
         }
-        if time < self.near_end {
-            let later = self.near.partition_point(|(other, _)| *other > time);
-            self.near.insert(later, (time, event));
-        } else {
-            self.append(time, event);
+        if time >= self.near_end {
+            return self.append(time, event);
         }
+        if self.near.len() >= 2 * MOST_NEAR {
+            self.near.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.near.push((time, event));
+        let events = &mut self.near[self.taken..];
+        let mut to = events.len() - 1;
+        while to > 0 && events[to - 1].0 > time {
+            events[to] = events[to - 1];
+            to -= 1;
+        }
+        events[to] = (time, event);
     }
 
     /// Takes the next event if it is due by `until`; time advances to it.
+    #[cfg(test)]
+    fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
+        self.refill(until);
+        self.pop_near(until)
+    }
+
+    /// Takes the next event if it is sorted already and due by `until`; time advances to it.
     #[inline]
-    pub(crate) fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
-        if self.near.is_empty() {
-            self.refill(until);
-        }
-        let (time, event) = *self.near.last()?;
+    pub(crate) fn pop_near(&mut self, until: Time) -> Option<(Time, E)> {
+        let (time, event) = *self.near.get(self.taken)?;
         if time > until.as_nanos() {
             return None;
         }
-        self.near.pop();
+        self.taken += 1;
         self.present = time;
         Some((Time::from_nanos(time), event))
     }
 
-    /// The next events that are already sorted; the next one last.
+    /// The next events that are already sorted.
     #[inline]
     pub(crate) fn near(&self) -> &[(u64, E)] {
-        &self.near
+        &self.near[self.taken..]
     }
 
     /// Every waiting event with its time, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Time, E)> + '_ {
-        let far = self.slots.iter().flatten().flat_map(move |slot| {
+        let far = self.slots.iter().flat_map(move |slot| {
             let begin = (slot.first, slot.len);
             let behind = move |(index, left): &(u32, u32)| {
                 let left = left.saturating_sub(CHUNK as u32);
@@ -150,15 +232,26 @@ impl<E: Copy> Wheel<E> {
                 &self.chunks[index as usize].events[..Slot::in_chunk(left)]
             })
         });
-        let all = self.near.iter().chain(far);
+        let all = self.near().iter().chain(far);
         all.map(|(time, event)| (Time::from_nanos(*time), *event))
     }
 
     /// Sorts the next events if none are sorted, if any is due by `until`.
     pub(crate) fn refill(&mut self, until: Time) {
+        if self.taken < self.near.len() {
+            return;
+        }
+        self.near.clear();
+        self.taken = 0;
+        if self.sorted >= self.until_look {
+            self.follow_rate();
+        }
         while self.levels != 0 {
             let level = self.levels.trailing_zeros() as usize;
-            self.gather(level);
+            // A slot of a higher level lasts so long that most of what follows would come before its end.
+            if level <= WIDE {
+                self.gather(level);
+            }
             if !self.near.is_empty() || !self.enter(level, until.as_nanos()) {
                 return;
             }
@@ -168,11 +261,12 @@ impl<E: Copy> Wheel<E> {
     /// Takes whole slots of the lowest occupied level, in order, as long as they are few events.
     fn gather(&mut self, level: usize) {
         let mut end = None;
-        while let Some(digit) = self.first_digit(level) {
+        while let Some(digit) = self.occupied[level].first() {
             let from = self.near.len();
-            let is_one_instant = level == 0 && from == 0;
-            let limit = if from == 0 { MAX_OF_SLOT } else { MAX_NEAR };
-            if from + self.slots[level][digit].len as usize > limit && !is_one_instant {
+            let is_one_instant = self.shift_of(level) == 0 && from == 0;
+            let limit = if from == 0 { MAX_OF_SLOT } else { self.sight };
+            let len = self.slots[Self::place_of(level, digit)].len as usize;
+            if from + len > limit && !is_one_instant {
                 break;
             }
             let Slot { first: mut index, len: mut left, .. } = self.vacate(level, digit);
@@ -184,37 +278,37 @@ impl<E: Copy> Wheel<E> {
                 index = self.release(index);
             }
             sort(&mut self.near[from..]);
-            end =
-                Some(self.start_of(level, digit).saturating_add(1 << (DIGIT_BITS * level as u32)));
+            end = Some(self.start_of(level, digit).saturating_add(1 << self.shift_of(level)));
         }
         if let Some(end) = end {
             self.near_end = end;
-            self.near.reverse();
+            self.sorted += self.near.len() as u64;
         }
     }
 
     /// Returns the later half of the sorted events to their slots, whole slots at a time: sorted
     /// insertion costs in proportion to their number. Events of a single instant stay.
+    #[cold]
     fn spill(&mut self) {
-        let (middle, _) = self.near[self.near.len() / 2];
-        let level = self.level_of(middle);
-        let start = middle >> (DIGIT_BITS * level) << (DIGIT_BITS * level);
+        let (middle, _) = self.near[self.taken.midpoint(self.near.len())];
+        let shift = self.shift_of(self.level_of(middle));
+        let start = middle >> shift << shift;
         if start <= self.present {
             return;
         }
-        let given = self.near.partition_point(|(time, _)| *time >= start);
-        for place in (0..given).rev() {
+        let kept = self.near.partition_point(|(time, _)| *time < start);
+        for place in kept..self.near.len() {
             let (time, event) = self.near[place];
             self.append(time, event);
         }
-        self.near.drain(..given);
+        self.near.truncate(kept);
         self.near_end = start;
     }
 
     /// Advances time to the start of the next slot and moves its events down; returns false and
     /// changes nothing if that is after `until`.
     fn enter(&mut self, level: usize, until: u64) -> bool {
-        let Some(digit) = self.first_digit(level) else { return false };
+        let Some(digit) = self.occupied[level].first() else { return false };
         let start = self.start_of(level, digit);
         if start > until {
             return false;
@@ -233,29 +327,75 @@ impl<E: Copy> Wheel<E> {
         true
     }
 
-    /// The next occupied slot of a level.
+    /// Lets the slots of the wide level follow the rate of events, unless they are near it.
+    #[cold]
+    fn follow_rate(&mut self) {
+        let span = self.present.saturating_sub(self.looked) / self.sorted;
+        (self.sorted, self.looked) = (0, self.present);
+        let wanted = span.saturating_mul(EVENTS_OF_SLOT).max(1);
+        if wanted / 2 <= 1 << self.shift && wanted >= 1 << self.shift >> 1 {
+            return;
+        }
+        let mut all = Vec::new();
+        while self.levels != 0 {
+            let level = self.levels.trailing_zeros() as usize;
+            while let Some(digit) = self.occupied[level].first() {
+                let Slot { first: mut index, len: mut left, .. } = self.vacate(level, digit);
+                while left > 0 {
+                    let count = Slot::in_chunk(left);
+                    all.extend_from_slice(&self.chunks[index as usize].events[..count]);
+                    left -= count as u32;
+                    index = self.release(index);
+                }
+            }
+        }
+        self.shift = wanted.ilog2().min(MAX_SHIFT);
+        self.until_look = EVENTS_OF_RATE.max(all.len() as u64);
+        for (time, event) in all {
+            self.append(time, event);
+        }
+    }
+
+    /// The least bit of the digit of a level.
     #[inline]
-    fn first_digit(&self, level: usize) -> Option<usize> {
-        let occupied = self.occupied[level];
-        (occupied != 0).then(|| occupied.trailing_zeros() as usize)
+    fn shift_of(&self, level: usize) -> u32 {
+        match level {
+            WIDE => self.shift,
+            ..WIDE => DIGIT_BITS * level as u32,
+            _ => self.shift + WIDE_BITS + DIGIT_BITS * (level - WIDE - 1) as u32,
+        }
+    }
+
+    /// The bit above the digit of a level.
+    #[inline]
+    fn bit_above(&self, level: usize) -> u32 {
+        match level {
+            WIDE => self.shift + WIDE_BITS,
+            ..WIDE => (DIGIT_BITS * (level as u32 + 1)).min(self.shift),
+            _ => self.shift_of(level) + DIGIT_BITS,
+        }
+    }
+
+    /// Where the slot of a level and digit is.
+    #[inline]
+    fn place_of(level: usize, digit: usize) -> usize {
+        if level == WIDE { digit } else { WIDE_SLOTS + SLOTS * level + digit }
     }
 
     /// When a slot of the current turn of its level begins.
     fn start_of(&self, level: usize, digit: usize) -> u64 {
-        let shift = DIGIT_BITS * level as u32;
-        let above = shift + DIGIT_BITS;
+        let above = self.bit_above(level);
         let higher = if above >= u64::BITS { 0 } else { self.present >> above << above };
-        higher | (digit as u64) << shift
+        higher | (digit as u64) << self.shift_of(level)
     }
 
     /// Empties a slot; returns its list.
     #[inline]
     fn vacate(&mut self, level: usize, digit: usize) -> Slot {
-        self.occupied[level] &= !(1 << digit);
-        if self.occupied[level] == 0 {
+        if self.occupied[level].clear(digit) {
             self.levels &= !(1 << level);
         }
-        std::mem::replace(&mut self.slots[level][digit], EMPTY)
+        std::mem::replace(&mut self.slots[Self::place_of(level, digit)], EMPTY)
     }
 
     /// Frees a chunk; returns the next one.
@@ -264,49 +404,71 @@ impl<E: Copy> Wheel<E> {
         std::mem::replace(&mut self.next[index as usize], std::mem::replace(&mut self.free, index))
     }
 
-    /// The highest digit in which `time` differs from the present; 0 if none does.
+    /// The level of the highest digit in which `time` differs from the present; the lowest if none does.
     #[inline]
-    fn level_of(&self, time: u64) -> u32 {
-        let differing = time ^ self.present;
-        (u64::BITS - 1 - (differing | 1).leading_zeros()) / DIGIT_BITS
+    fn level_of(&self, time: u64) -> usize {
+        let bit = (time ^ self.present | 1).ilog2();
+        if bit < self.shift {
+            return (bit / DIGIT_BITS) as usize;
+        }
+        let above = (bit - self.shift).checked_sub(WIDE_BITS);
+        above.map_or(WIDE, |bit| WIDE + 1 + (bit / DIGIT_BITS) as usize)
     }
 
     #[inline]
     fn append(&mut self, time: u64, event: E) {
-        let level = self.level_of(time) as usize;
-        let digit = (time >> (DIGIT_BITS * level as u32)) as usize & (SLOTS - 1);
-        let slot = &mut self.slots[level][digit];
+        let differing = (time ^ self.present) >> self.shift;
+        if differing.wrapping_sub(1) < WIDE_SLOTS as u64 - 1 {
+            let digit = (time >> self.shift) as usize % WIDE_SLOTS;
+            self.put(WIDE, digit, time, event);
+        } else {
+            self.append_elsewhere(time, event);
+        }
+    }
+
+    /// As [`append`](Self::append), not to the wide level.
+    #[inline(never)]
+    fn append_elsewhere(&mut self, time: u64, event: E) {
+        let level = self.level_of(time);
+        let (shift, above) = (self.shift_of(level), self.bit_above(level));
+        let digit = (time >> shift & ((1 << (above - shift)) - 1)) as usize;
+        self.put(level, digit, time, event);
+    }
+
+    #[inline(always)]
+    fn put(&mut self, level: usize, digit: usize, time: u64, event: E) {
+        let slot = &mut self.slots[Self::place_of(level, digit)];
         let place = slot.len as usize % CHUNK;
         slot.len += 1;
         if place == 0 {
             self.add_chunk(level, digit, (time, event));
+        } else {
+            self.chunks[slot.last as usize].events[place] = (time, event);
         }
-        let last = self.slots[level][digit].last;
-        self.chunks[last as usize].events[place] = (time, event);
     }
 
     /// Adds a chunk to the list of a slot, whose others are full.
-    #[cold]
     #[inline(never)]
-    fn add_chunk(&mut self, level: usize, digit: usize, filler: (u64, E)) {
+    fn add_chunk(&mut self, level: usize, digit: usize, first: (u64, E)) {
         let index = if self.free == NONE {
-            self.chunks.push(Chunk { events: [filler; CHUNK] });
+            self.chunks.push(Chunk { events: [first; CHUNK] });
             self.next.push(NONE);
             (self.chunks.len() - 1) as u32
         } else {
             let index = self.free;
             self.free = std::mem::replace(&mut self.next[index as usize], NONE);
+            self.chunks[index as usize].events[0] = first;
             index
         };
-        self.occupied[level] |= 1 << digit;
-        self.levels |= 1 << level;
-        let slot = &mut self.slots[level][digit];
+        let slot = &mut self.slots[Self::place_of(level, digit)];
         if let Some(next) = self.next.get_mut(slot.last as usize) {
             *next = index;
         } else {
             slot.first = index;
+            self.occupied[level].set(digit);
+            self.levels |= 1 << level;
         }
-        slot.last = index;
+        self.slots[Self::place_of(level, digit)].last = index;
     }
 }
 
@@ -388,6 +550,31 @@ mod tests {
             let time = slot + 1_000 * event.min(10_000);
             assert_eq!(wheel.pop_until(Time::NEVER), Some((Time::from_nanos(time), event)));
             assert!(wheel.near().len() <= MOST_NEAR || event >= 9_999);
+        }
+    }
+
+    /// Where events come by nanoseconds, by seconds and by microseconds in turn, each slot of the wide level
+    /// holds a few, and all come in order.
+    #[test]
+    fn slots_follow_the_rate_of_events() {
+        let mut wheel = Wheel::new();
+        let (mut now, mut pushed, mut last) = (0, 0u32, None);
+        for spacing in [3u64, 2_000_000_000, 7_000] {
+            for _ in 0..10_000 {
+                for _ in 0..2 {
+                    if pushed % 97 < 60 {
+                        let ahead = u64::from(pushed) * 31 % 50 * spacing;
+                        wheel.push(Time::from_nanos(now + ahead), pushed);
+                    }
+                    pushed += 1;
+                }
+                let Some((time, event)) = wheel.pop_until(Time::NEVER) else { continue };
+                assert!(last < Some((time.as_nanos(), event)), "{last:?}, then {event} at {time}");
+                now = time.as_nanos();
+                last = Some((now, event));
+            }
+            let held = (50 * spacing) >> wheel.shift;
+            assert!(held < 50 * EVENTS_OF_SLOT, "slots of 2^{} for {spacing} ns", wheel.shift);
         }
     }
 }

@@ -40,7 +40,8 @@ impl Window {
     /// How many whole packets may be in flight; at least one.
     #[inline]
     pub fn whole_packets(self) -> u64 {
-        (self.0 as u64).max(1)
+        // Through a signed number, which the processor converts in one instruction; the sign is never there.
+        (self.0 as i64).max(1) as u64
     }
 
     /// The window in bytes, for packets of `size`.

@@ -95,6 +95,20 @@ impl Reno {
         }
     }
 
+    /// The window grows by an ACK that newly acknowledges `packets`, outside loss episodes.
+    #[inline]
+    pub fn grow(&mut self, packets: f64) {
+        let steps = match self.parameters.counting {
+            AckCounting::Acks => 1.0,
+            AckCounting::Packets => packets,
+        };
+        if self.cwnd < self.ssthresh {
+            self.cwnd += steps;
+        } else {
+            self.cwnd += steps / self.cwnd;
+        }
+    }
+
     fn reduce(&mut self) {
         self.ssthresh = (self.cwnd * self.parameters.decrease).max(Window::FLOOR.packets());
         self.reductions += 1;
@@ -115,15 +129,7 @@ impl CongestionControl for Reno {
         if ack.in_recovery || ack.packets <= 0.0 || !ack.window_limited {
             return;
         }
-        let steps = match self.parameters.counting {
-            AckCounting::Acks => 1.0,
-            AckCounting::Packets => ack.packets,
-        };
-        if self.cwnd < self.ssthresh {
-            self.cwnd += steps;
-        } else {
-            self.cwnd += steps / self.cwnd;
-        }
+        self.grow(ack.packets);
     }
 
     fn on_loss(&mut self, _loss: &Loss) {

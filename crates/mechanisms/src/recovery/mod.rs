@@ -195,14 +195,35 @@ impl LossRecovery {
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
     #[inline]
     pub fn on_ack(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
-        let advances = cumulative > self.board.first() && cumulative <= self.board.next();
-        if advances && blocks.is_empty() && self.is_undisturbed() {
-            self.duplicate_acks = 0;
-            self.departed_unnamed = 0;
-            let newly_acknowledged = self.board.acknowledge(cumulative);
+        if blocks.is_empty()
+            && let Some(newly_acknowledged) = self.acknowledge_undisturbed(cumulative)
+        {
             return AckOutcome { newly_acknowledged, advanced: true, lost: None };
         }
         self.on_ack_unwatched(now, cumulative, blocks)
+    }
+
+    /// As [`on_ack`](Self::on_ack) without blocks, if the acknowledgement moves the lowest packet and nothing
+    /// outstanding is lost, repaired or acknowledged out of order: how many packets it acknowledges.
+    /// `None` if not, and nothing changes.
+    #[inline]
+    pub fn acknowledge_undisturbed(&mut self, cumulative: u64) -> Option<u64> {
+        let advances = cumulative > self.board.first() && cumulative <= self.board.next();
+        (advances && self.is_undisturbed()).then(|| {
+            self.duplicate_acks = 0;
+            self.departed_unnamed = 0;
+            self.board.acknowledge_whole(cumulative)
+        })
+    }
+
+    /// As [`next_packet`](Self::next_packet) and [`on_sent`](Self::on_sent) right after
+    /// [`acknowledge_undisturbed`](Self::acknowledge_undisturbed): the number of a new packet, which is
+    /// sent now.
+    #[inline]
+    pub fn send_undisturbed(&mut self, window: u64, new_available: bool) -> Option<u64> {
+        self.retransmit_first = false;
+        let may_send = new_available && self.board.in_flight() < window;
+        may_send.then(|| self.board.send_new())
     }
 
     /// Apart, so that the way of most acknowledgements stays short.

@@ -108,6 +108,15 @@ impl Scoreboard {
         self.acknowledge_watched(ack, &mut ())
     }
 
+    /// As [`acknowledge`](Self::acknowledge) up to `next` of a [whole](Self::is_whole) board.
+    #[inline]
+    pub(super) fn acknowledge_whole(&mut self, ack: u64) -> u64 {
+        let newly = ack - self.first;
+        self.pipe -= newly;
+        self.first = ack;
+        newly
+    }
+
     /// Like [`acknowledge`](Self::acknowledge); tells `watch` of each packet newly acknowledged.
     #[inline]
     pub fn acknowledge_watched(&mut self, ack: u64, watch: &mut impl Watch) -> u64 {

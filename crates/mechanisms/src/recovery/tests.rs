@@ -529,3 +529,28 @@ proptest! {
         }
     }
 }
+
+/// The short way of most acknowledgements and packets leaves what the long one leaves.
+#[test]
+fn an_undisturbed_acknowledgement_is_that_of_on_ack() {
+    let mut short = LossRecovery::new(RecoveryStyle::Sack, true);
+    for _ in 0..10 {
+        short.on_sent(Time::ZERO, NextPacket::New);
+    }
+    let mut long = short.clone();
+    assert_eq!(short.acknowledge_undisturbed(0), None, "a duplicate");
+    assert_eq!(short.acknowledge_undisturbed(11), None, "of what was not sent");
+    assert_eq!(short.acknowledge_undisturbed(3), Some(3));
+    long.on_ack_watched(Time::ZERO, 3, &[], &mut ());
+    assert_eq!(short.send_undisturbed(7, true), None, "the window is full");
+    assert_eq!(short.send_undisturbed(8, false), None, "nothing new");
+    assert_eq!(short.send_undisturbed(8, true), Some(10));
+    assert_eq!(long.next_packet(8, true), Some(NextPacket::New));
+    assert_eq!(long.on_sent(Time::ZERO, NextPacket::New), 10);
+    // Where retransmissions begin follows the lowest packet when it is read.
+    assert_eq!((short.next_packet(8, true), long.next_packet(8, true)), (None, None));
+    assert_eq!(format!("{short:?}"), format!("{long:?}"));
+    let block = SackBlock { start: 5, end: 6 };
+    short.on_ack(Time::ZERO, 3, &[block]);
+    assert_eq!(short.acknowledge_undisturbed(5), None, "5 is held beyond a gap");
+}

@@ -39,11 +39,15 @@ pub(crate) enum Agent {
 }
 
 impl Agent {
-    /// A packet of the flow has arrived at the end of its route.
+    /// The packet of this handle, which is of the flow, has arrived at the end of its route.
     #[inline(always)]
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+    pub(crate) fn on_arrival(&mut self, now: Time, handle: u32, fabric: &mut Fabric) {
+        if let Self::Tcp(tcp) = self {
+            return tcp.on_arrival(now, handle, fabric);
+        }
+        let packet = fabric.take(handle);
         match self {
-            Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),
+            Self::Tcp(_) => {}
             Self::Udp(udp) => {
                 udp.on_packet(now, packet);
             }
@@ -84,8 +88,11 @@ impl Agent {
         (at, horizon): (Time, Time),
         packet: &Packet,
     ) -> bool {
+        if let Self::Tcp(tcp) = self {
+            return tcp.takes_ahead(now, packet);
+        }
         match self {
-            Self::Tcp(tcp) => tcp.takes_ahead(now, packet),
+            Self::Tcp(_) => false,
             // What is read at the time of an arrival may be read before it.
             Self::Udp(udp) => at < horizon && udp.takes_ahead(now),
             Self::Spaced(spaced) => at < horizon && spaced.takes_ahead(now, at, packet),

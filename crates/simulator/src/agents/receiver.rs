@@ -86,6 +86,20 @@ impl Receiver {
         self.messages.as_deref()
     }
 
+    /// Whether a delivered unit is counted, and no more.
+    pub(crate) fn counts_only(&self) -> bool {
+        self.playout.is_none()
+            && self.messages.is_none()
+            && self.consumer.is_none()
+            && self.film.is_none()
+    }
+
+    /// Delivers a unit where [they are only counted](Self::counts_only).
+    #[inline]
+    pub(crate) fn count(&mut self) {
+        self.delivered += 1;
+    }
+
     /// Delivers `unit` to the application; `due` is when a unit of a stream was due to be sent.
     #[inline]
     pub(crate) fn deliver(&mut self, now: Time, unit: u64, due: Option<Time>) {

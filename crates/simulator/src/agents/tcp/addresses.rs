@@ -20,6 +20,7 @@ impl Tcp {
         self.changes_address = !changes.is_empty();
         let addresses = Addresses { changes, connection: 0 };
         self.addresses = self.changes_address.then(|| Box::new(addresses));
+        self.is_at_ease = self.may_be_at_ease();
         self
     }
 

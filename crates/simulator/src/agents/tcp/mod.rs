@@ -2,6 +2,7 @@
 //! beyond that ([`Extensions`]).
 
 mod addresses;
+mod ease;
 mod extensions;
 mod rates;
 mod receiving;
@@ -82,6 +83,10 @@ pub(crate) struct Tcp {
     changes_address: bool,
     /// The receiver has reset the connection, so that the sender sends nothing more.
     is_reset: bool,
+    /// Whether most packets can take the short way ([`ease`]).
+    is_at_ease: bool,
+    /// Whether the receiver only counts what is delivered.
+    counts_only: bool,
     unanswered: Option<Answered>,
     ack_timer: LazyTimer,
     receiver: Receiver,
@@ -163,7 +168,6 @@ impl Tcp {
             policy,
             ack_timer: LazyTimer::unset(),
             unanswered: None,
-            receiver,
             answers_ahead: false,
             samples_otherwise: sampling.is_some(),
             is_rate_based,
@@ -172,12 +176,25 @@ impl Tcp {
             sampling,
             changes_address: false,
             is_reset: false,
+            is_at_ease: false,
+            counts_only: receiver.counts_only(),
+            receiver,
             addresses: None,
         }
     }
 
+    /// The packet of this handle has arrived at the end of its route.
     #[inline(always)]
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+    pub(crate) fn on_arrival(&mut self, now: Time, handle: u32, fabric: &mut Fabric) {
+        if self.is_at_ease && self.passes_at_ease(now, handle, fabric) {
+            return;
+        }
+        let packet = fabric.take(handle);
+        self.on_packet(now, packet, fabric);
+    }
+
+    #[inline(never)]
+    fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         if self.changes_address && !self.is_of_connection(now, &packet, fabric) {
             return;
         }

@@ -36,14 +36,7 @@ impl Tcp {
             consumer.on_arrival(now, packet.number);
         }
         for unit in before..self.reassembly.next() {
-            let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
-            self.receiver.deliver(now, unit, due);
-            if let Some(messages) = self.receiver.messages_mut()
-                && let Some(message) = self.source.completed(unit, messages.payload())
-                && let Some(prompts) = messages.received_in_order(now, message)
-            {
-                fabric.schedule(now + prompts.pause, Event::Prompt(prompts.flow));
-            }
+            self.deliver(now, unit, fabric);
         }
         let mut stamp = packet.stamp;
         if self.samples_otherwise
@@ -68,6 +61,18 @@ impl Tcp {
                 self.unanswered = Some(answered);
                 self.ack_timer.set(deadline, Event::Acknowledge(self.flow), fabric);
             }
+        }
+    }
+
+    /// The next packet in order is given to the application.
+    pub(super) fn deliver(&mut self, now: Time, unit: u64, fabric: &mut Fabric) {
+        let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
+        self.receiver.deliver(now, unit, due);
+        if let Some(messages) = self.receiver.messages_mut()
+            && let Some(message) = self.source.completed(unit, messages.payload())
+            && let Some(prompts) = messages.received_in_order(now, message)
+        {
+            fabric.schedule(now + prompts.pause, Event::Prompt(prompts.flow));
         }
     }
 
