@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::{KernelError, Name, Settings, SocketStatus, machine, sockets};
+use crate::{KernelError, Name, Settings, SocketStatus, defaults, machine, sockets};
 
 /// The folder of ontempo's pinned files in the BPF file system, with a folder for each congestion
 /// control.
@@ -139,7 +139,8 @@ pub fn list() -> Result<Vec<Loaded>, KernelError> {
 ///
 /// # Errors
 ///
-/// If it is not loaded; if sockets use it and `force` is false; if the user lacks the rights.
+/// If it is not loaded; if sockets use it and `force` is false; if it is the default of new sockets, here or
+/// in a namespace of `ip netns`, whatever `force` is; if the user lacks the rights.
 pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
     machine::check_rights()?;
     let pins = Pins::of(name);
@@ -152,6 +153,11 @@ pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
     };
     if users > 0 && !force {
         return Err(KernelError::InUse(name.clone(), users));
+    }
+    // The kernel would go on giving it to new sockets.
+    let ends = defaults::ends_of(name)?;
+    if !ends.is_empty() {
+        return Err(KernelError::IsDefault(name.clone(), ends));
     }
     pins.remove()?;
     // The kernel unregisters it after a grace period.
