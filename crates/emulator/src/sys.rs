@@ -141,21 +141,34 @@ pub(crate) fn begin_with_realtime_priority(command: &mut Command) {
     }
 }
 
+/// Sets an option of a socket whose value is an `int`.
+fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads one `int`, as each option given here has, and keeps no pointer to it.
+    let done = unsafe {
+        let length = size_of::<c_int>() as libc::socklen_t;
+        let value = (&raw const value).cast();
+        libc::setsockopt(socket.as_raw_fd(), level, option, value, length)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Makes the kernel tell of `socket` when each datagram came and how many it lost before, and gives it
 /// room for `bytes`.
 pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
-    let set = |option: c_int, value: c_int| {
-        // SAFETY: the kernel reads one `int`, as each of these options has, and keeps no pointer to it.
-        let done = unsafe {
-            let length = size_of::<c_int>() as libc::socklen_t;
-            let value = (&raw const value).cast();
-            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, length)
-        };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    set(libc::SO_TIMESTAMPNS, 1)?;
-    set(libc::SO_RXQ_OVFL, 1)?;
-    set(libc::SO_RCVBUFFORCE, bytes)
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    set_receive_buffer(socket, bytes)
+}
+
+/// Gives a socket room for `bytes`, and as much again for the kernel's own overhead, whatever
+/// `net.core.rmem_max` is; of TCP the kernel then no longer changes it.
+pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// Limits the receive window of a TCP socket to `bytes`; of a listening one, those of its connections.
+pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
 /// A datagram that was read.

@@ -38,6 +38,8 @@ pub(crate) struct TcpSockets {
     pub(crate) to: SockAddr,
     /// The connection's identification in the kernel.
     pub(crate) connection: Connection,
+    /// The receive window in bytes, if it is limited.
+    pub(crate) window: Option<i32>,
 }
 
 /// A reaction of the kernel's congestion control.
@@ -286,6 +288,11 @@ impl Tcp {
 
     fn receive(&mut self, now: Time, prompts: &mut Vec<Prompt>) {
         let Some(mut socket) = self.sink.as_ref() else { return };
+        if let Some(window) = self.sockets.window {
+            // The kernel sets it anew, by its buffer, when it learns what packets take of that. An open
+            // socket takes it.
+            let _ = sys::limit_window(socket.as_fd(), window);
+        }
         let mut buffer = [0; BUFFER];
         let mut left = MAX_BATCH;
         while left > 0
