@@ -31,6 +31,7 @@ mod packetizer;
 mod packing;
 pub mod rtp;
 mod scan;
+mod sections;
 mod streams;
 mod stuffing;
 pub mod ts;

@@ -1,5 +1,6 @@
 //! The frames of a film in a transport stream.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ontempo_foundation::Duration;
@@ -131,16 +132,21 @@ impl FrameTable {
 
 /// The streams of the first program with pictures, the one of pictures first, and what is left out.
 fn program(bytes: &[u8]) -> Result<(Vec<NamedStream>, Vec<String>), FilmError> {
-    let mut multiplex = Multiplex::default();
+    let (mut multiplex, mut all) = (Multiplex::default(), BTreeMap::new());
     for (place, packet) in bytes.chunks(PACKET).enumerate() {
         let at = place * PACKET;
         if packet.len() < PACKET && place > 0 && packet[0] == ts::SYNC {
             return Err(FilmError::CutShort(at));
         }
         let header = ts::header(packet).ok_or(FilmError::NoPacket(at))?;
+        let sections = multiplex.sections();
         multiplex.learn(packet, &header);
+        if multiplex.sections() > sections {
+            // Also what a later table no longer names.
+            all.extend(multiplex.streams().map(|stream| (stream.pid, *stream)));
+        }
     }
-    let named = || multiplex.streams().filter(|stream| stream.content != Content::Tables);
+    let named = || all.values().filter(|stream| stream.content != Content::Tables);
     let others = named().filter(|stream| stream.content != Content::Video).count();
     let mut pictures = named().filter(|stream| stream.content == Content::Video);
     let first = *pictures.next().ok_or(FilmError::NoStream(others))?;
