@@ -350,7 +350,7 @@ fn settings(configuration: &Configuration) -> io::Result<()> {
         ("ipv4/icmp_ratelimit", "0"),
         ("ipv6/icmp/ratelimit", "0"),
     ];
-    // A machine may turn IPv6 off in new namespaces (net.core.devconf_inherit_init_net).
+    // A kernel may have it turned off in new namespaces (ipv6.disable_ipv6=1 on its command line).
     let of_ipv6 = [("ipv6/conf/all/disable_ipv6", "0")];
     let has_ipv6 = configuration.versions.contains(&Version::V6);
     let of_routers = of_routers.into_iter().filter(|_| configuration.forwards);
