@@ -192,6 +192,25 @@ struct TimedPicture {
     picture: Picture,
     size: usize,
     nanos: u64,
+    /// The stream says this time.
+    is_stamped: bool,
+}
+
+/// Spreads pictures that do not say their time evenly between those that do.
+fn spread(pictures: &mut [TimedPicture]) {
+    let mut before: Option<usize> = None;
+    for place in 0..pictures.len() {
+        if !pictures[place].is_stamped {
+            continue;
+        }
+        if let Some(before) = before.replace(place) {
+            let (from, until) = (pictures[before].nanos, pictures[place].nanos);
+            let count = (place - before) as u64;
+            for (number, one) in (1..count).zip(&mut pictures[before + 1..place]) {
+                one.nanos = from + until.saturating_sub(from) / count * number;
+            }
+        }
+    }
 }
 
 /// What was read of a film so far.
@@ -260,7 +279,8 @@ impl Film {
             return Ok(());
         }
         let picture = Picture { marks, shown: pes.shown };
-        self.pictures.push(TimedPicture { picture, size, nanos: pes.nanos() });
+        let (nanos, is_stamped) = (pes.nanos(), pes.is_stamped);
+        self.pictures.push(TimedPicture { picture, size, nanos, is_stamped });
         Ok(())
     }
 
@@ -271,6 +291,7 @@ impl Film {
             return Err(FilmError::NoPictures);
         }
         self.say(untold);
+        spread(&mut self.pictures);
         let pictures: Vec<Picture> = self.pictures.iter().map(|one| one.picture).collect();
         let mut places: Vec<(u64, Option<usize>, usize)> = Vec::new();
         for (number, one) in self.pictures.iter().enumerate() {

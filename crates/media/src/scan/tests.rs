@@ -489,3 +489,48 @@ fn a_full_list_of_streams_is_still_kept_up_to_date() {
     assert_eq!(all.iter().find(is_video).map(|stream| stream.pid), Some(0x40));
     assert!(all.len() <= 512);
 }
+
+/// 60 pictures a second, of which each `distance`th has a time stamp.
+fn seldom_stamped(distance: u64, count: u64) -> Vec<u8> {
+    let (mut counter, mut bytes) = (0, tables(0x1b));
+    for place in 0..count {
+        let (at, content) = (90_000 + place * 1_500, slice(place == 0, 2, 0));
+        if place % distance == 0 {
+            bytes.extend(pes(VIDEO, &mut counter, (at, at), &content));
+            continue;
+        }
+        let unstamped = [&[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0][..], &content].concat();
+        for (number, part) in unstamped.chunks(PACKET - 4).enumerate() {
+            bytes.extend(packet(VIDEO, number == 0, counter, part));
+            counter = counter.wrapping_add(1);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn pictures_without_a_time_stamp_lie_between_those_with_one_and_are_no_jump() {
+    for distance in [2, 3, 30] {
+        let bytes = seldom_stamped(distance, 240);
+        let (table, untold) = FrameTable::from_transport_stream(&bytes).expect("a film");
+        for (place, frame) in (0..).zip(&table.frames) {
+            let truth = place * 1_000_000_000 / 60;
+            assert!(
+                frame.made.as_nanos().abs_diff(truth) < 1_000,
+                "{distance}: {place}, {frame:?}"
+            );
+        }
+        let millis = table.period.as_nanos() / 1_000;
+        assert!(millis.abs_diff(4_000_000) < 10, "{distance}: {millis} us");
+        assert!(untold.iter().all(|one| !one.contains("jump")), "{untold:?}");
+        let shown = units(&mut LiveDemultiplexer::new(), &bytes);
+        assert_eq!(shown.len(), 240);
+        assert!(shown.iter().all(|unit| unit.timeline == 0));
+        // From the second stamp on their distance is known.
+        let first = shown[0].shown;
+        for (place, unit) in (0..).zip(&shown).skip(distance as usize) {
+            let truth = place * 1_000_000_000 / 60;
+            assert!((unit.shown - first).as_nanos().abs_diff(truth) < 1_000, "{place}");
+        }
+    }
+}
