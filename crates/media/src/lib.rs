@@ -28,6 +28,7 @@ mod index;
 mod mux;
 mod numbers;
 mod packetizer;
+mod packets;
 mod packing;
 pub mod rtp;
 mod scan;

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod damaged;
 mod elementary;
 mod repeated;
 mod stuffing;
@@ -440,15 +441,6 @@ fn continuity_errors_are_found_where_the_counter_jumps() {
     let index = TransportStreamIndex::read(&stream.concat()).expect("a stream");
     assert!(index.due.is_empty(), "without clock references nothing is due");
     assert_eq!(index.continuity_errors, [4, 7, 10], "missing; sent a third time; missing");
-}
-
-#[test]
-fn bytes_that_are_no_transport_stream_are_named() {
-    let read = |bytes: &[u8]| TransportStreamIndex::read(bytes).expect_err("none").to_string();
-    assert!(read(&[]).starts_with("0 bytes are no whole number of transport packets"));
-    assert!(read(&[0x47; 100]).starts_with("100 bytes are no"));
-    let broken = [pat(), vec![0; ts::PACKET]].concat();
-    assert_eq!(read(&broken), "no transport packet at byte 188: it does not begin with 0x47");
 }
 
 proptest! {

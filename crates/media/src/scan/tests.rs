@@ -128,10 +128,17 @@ fn what_is_no_film_says_why() {
     assert_eq!(error(&[]), FilmError::NoStream(0));
     assert_eq!(error(b"RIFF0000WAVE"), FilmError::NoPacket(0));
     assert_eq!(error(&[0; 3 * PACKET]), FilmError::NoPacket(0));
-    assert_eq!(error(&whole[..whole.len() - 1]), FilmError::CutShort(whole.len() - PACKET));
+    // Packets of 192 and 204 bytes.
+    for (head, tail) in [(4, 0), (0, 16)] {
+        let other = |packet: &[u8]| [&vec![0; head], packet, &vec![0; tail]].concat();
+        let other: Vec<u8> = whole.chunks(PACKET).flat_map(other).collect();
+        let at = if head > 0 { 0 } else { PACKET };
+        assert_eq!(error(&other), FilmError::NoPacket(at));
+    }
+    // Beyond the bound: every fourth packet is damaged.
     let mut damaged = whole.clone();
-    damaged[5 * PACKET] = 0;
-    assert_eq!(error(&damaged), FilmError::NoPacket(5 * PACKET));
+    damaged.chunks_mut(PACKET).skip(3).step_by(4).for_each(|packet| packet[0] = 0);
+    assert!(matches!(error(&damaged), FilmError::NoPacket(1..)), "{:?}", error(&damaged));
     assert_eq!(error(&tables(0x1b)), FilmError::NoPictures);
     assert_eq!(error(&tables(0x0f)), FilmError::NoStream(2));
     let mut scrambled = whole.clone();
@@ -421,7 +428,7 @@ fn a_section_that_spans_packets_is_read_whole_and_not_with_a_hole() {
     // 60 streams need two packets; pictures are the last.
     let mut streams: Vec<(u8, u16)> = (0..59).map(|place| (0x06, 0x300 + place)).collect();
     streams.push((0x1b, 0x200));
-    let [high, low] = (13_u16 + 5 * 60 | 0xb000).to_be_bytes();
+    let [high, low] = ((13_u16 + 5 * 60) | 0xb000).to_be_bytes();
     let mut pmt = program_map(1, 1, &streams);
     let end = pmt.len() - 4;
     pmt[2..4].copy_from_slice(&[high, low]);
@@ -533,4 +540,30 @@ fn pictures_without_a_time_stamp_lie_between_those_with_one_and_are_no_jump() {
             assert!((unit.shown - first).as_nanos().abs_diff(truth) < 1_000, "{place}");
         }
     }
+}
+
+#[test]
+fn a_film_that_is_cut_or_damaged_is_read_and_that_is_said() {
+    let whole = film();
+    let read = |bytes: &[u8]| FrameTable::from_transport_stream(bytes).expect("a film");
+    let all = read(&whole).0.frames.len();
+    // Within the last packet, which has a frame of sound.
+    let (table, untold) = read(&whole[..whole.len() - 50]);
+    assert_eq!(table.frames.len(), all - 1);
+    assert_eq!(untold, ["bytes of a packet that is cut at the end, left out: 138"]);
+    // One sync byte, of the first picture's second packet; what it begins is still there.
+    let mut damaged = whole.clone();
+    damaged[3 * PACKET] = 0;
+    let (table, untold) = read(&damaged);
+    assert_eq!(table.frames.len(), all);
+    assert_eq!(untold.len(), 2, "{untold:?}");
+    assert_eq!(untold[0], "places where no packet begins, whose bytes are left out (188 bytes): 1");
+    // The beginning of a packet is missing, at the beginning of the stream and in its middle.
+    let twice = [&whole[..], &whole[2 * PACKET..]].concat();
+    let (table, untold) = read(&[&whole[99..PACKET], &twice].concat());
+    assert_eq!((table.frames.len(), table.codec), (2 * all, Codec::H264));
+    assert!(untold[0].contains("(89 bytes): 1"), "{untold:?}");
+    let (table, untold) = read(&[&twice[..8 * PACKET], &twice[8 * PACKET + 50..]].concat());
+    assert!(table.frames.len() >= 2 * all - 1);
+    assert!(untold[0].contains("(138 bytes): 1"), "{untold:?}");
 }
