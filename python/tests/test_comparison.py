@@ -57,11 +57,20 @@ def packet(pid: int, content: bytes, *, starts: bool = False, clock: int | None 
     return header + bytes([room - 1]) + filled + stuffing + content
 
 
+def checksum(section: bytes) -> bytes:
+    """CRC-32 of sections (ISO/IEC 13818-1, annex A)."""
+    crc = 0xFFFFFFFF
+    for byte in section:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
+    return struct.pack("!I", crc)
+
+
 def table(pid: int, section: bytes) -> bytes:
     table_id = 0 if pid == PAT else 2
-    content = (
-        bytes([0, table_id]) + struct.pack("!H", 0xB000 | len(section) + 4) + section + b"crc!"
-    )
+    whole = struct.pack("!BH", table_id, 0xB000 | len(section) + 4) + section
+    content = b"\0" + whole + checksum(whole)
     return packet(pid, content.ljust(PACKET - 4, b"\xff"), starts=True)
 
 

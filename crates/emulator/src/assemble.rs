@@ -24,7 +24,7 @@ use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
 use crate::routers::Routed;
 use crate::routes::{ByAddress, ByLink, Routes};
-use crate::sys::stamp_arrivals;
+use crate::sys::{limit_window, set_receive_buffer, stamp_arrivals};
 use crate::traffic::{
     Agent, FilmFlow, FilmStream, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp,
     UdpSockets, Way,
@@ -43,6 +43,10 @@ const FILM_BUFFER: i32 = 16 << 20;
 
 /// Receive window in packets if the scenario does not limit it.
 const DEFAULT_WINDOW: u64 = 100_000;
+
+/// Receive buffer over the window that it is for, and its least size in bytes.
+const WINDOW_OVERHEAD: i32 = 4;
+const MIN_ROOM: i32 = 64 << 10;
 
 /// Largest packet of a flow's own traffic; commands are limited by the interface.
 pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
@@ -262,17 +266,22 @@ fn tcp_sockets(
     spec: &TcpSpec,
     congestion: &str,
 ) -> io::Result<TcpSockets> {
-    let (_, segment) = tcp_payload(spec.packet, version);
+    let (payload, segment) = tcp_payload(spec.packet, version);
+    let window = spec.receive_window.get();
+    let window = (window != DEFAULT_WINDOW).then(|| {
+        // That many full packets, whose bytes of data are what a window counts.
+        i32::try_from(window.saturating_mul(payload)).unwrap_or(i32::MAX)
+    });
     let segment = u32::try_from(segment).unwrap_or(u32::MAX);
     let (from, to) = (End::source(flow), End::sink(flow));
     let listener = made(namespaces, to, || {
         let socket = socket(version, Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_mss(segment)?;
-        let window = spec.receive_window.get();
-        if window != DEFAULT_WINDOW {
-            // The kernel uses half of a buffer for its own overhead.
-            let bytes = window.saturating_mul(spec.packet.get()).saturating_mul(2);
-            socket.set_recv_buffer_size(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        if let Some(bytes) = window {
+            // Small packets take several times their size; half of the largest `int`, since the kernel doubles it.
+            let room = bytes.saturating_mul(WINDOW_OVERHEAD).clamp(MIN_ROOM, i32::MAX / 2);
+            set_receive_buffer(socket.as_fd(), room)?;
+            limit_window(socket.as_fd(), bytes)?;
         }
         socket.bind(&address(to, version, PORT))?;
         socket.listen(1)?;
@@ -291,7 +300,7 @@ fn tcp_sockets(
     })?;
     let peer = SocketAddr::new(to.ip(version), PORT);
     let connection = (number(namespaces.of(from))?, from.ip(version), peer);
-    Ok(TcpSockets { listener, source, to: peer.into(), connection })
+    Ok(TcpSockets { listener, source, to: peer.into(), connection, window })
 }
 
 /// How a film in datagrams is carried; `None` over TCP.

@@ -1,7 +1,8 @@
 //! Programs of the scenario, each in the namespace of its host.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,7 +12,7 @@ use std::time::Duration as StdDuration;
 use ontempo_foundation::Time;
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{Application, Scenario};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::carriers::{self, Carrier};
@@ -29,6 +30,9 @@ const GRACE: StdDuration = StdDuration::from_secs(1);
 
 /// How long the receivers of films may take until they listen.
 const LISTENS_WITHIN: StdDuration = StdDuration::from_secs(10);
+
+/// Output of a program that is kept: its first bytes and its last, so many of each.
+const KEPT: u64 = 8 << 20;
 
 /// A program to run.
 pub(crate) struct Task {
@@ -57,7 +61,8 @@ enum Role {
 pub struct Log {
     /// The flow and the end at which the program ran.
     pub label: String,
-    /// Its output.
+    /// Its output; of more than 16 MiB the first 8 and the last 8, and between them a line that says how much is
+    /// missing.
     pub text: Vec<u8>,
 }
 
@@ -155,22 +160,69 @@ pub(crate) fn inside(namespace: &str, words: &[String]) -> Command {
     command
 }
 
+/// What a program writes, in memory.
+struct Written {
+    file: File,
+    /// Up to here from [`KEPT`] on nothing is kept.
+    given_up: u64,
+}
+
+impl Written {
+    fn new() -> io::Result<Self> {
+        let file = File::from(memfd_create("log", MemfdFlags::CLOEXEC)?);
+        Ok(Self { file, given_up: KEPT })
+    }
+
+    /// Gives the memory back of what is neither the beginning nor the end.
+    fn bound(&mut self) -> io::Result<()> {
+        let end = self.file.metadata()?.len();
+        // Not at each line.
+        if end < self.given_up + 2 * KEPT {
+            return Ok(());
+        }
+        let until = end - KEPT;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.file, hole, self.given_up, until - self.given_up)?;
+        self.given_up = until;
+        Ok(())
+    }
+
+    /// What is kept, and how many bytes were left out.
+    fn read(&self) -> io::Result<Vec<u8>> {
+        // Its offset is the program's, which may still write.
+        let read = |from: u64, length: u64| -> io::Result<Vec<u8>> {
+            let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+            self.file.read_exact_at(&mut bytes, from)?;
+            Ok(bytes)
+        };
+        let end = self.file.metadata()?.len();
+        if end <= 2 * KEPT {
+            return read(0, end);
+        }
+        let mut text = read(0, KEPT)?;
+        let missing = end - 2 * KEPT;
+        text.extend(format!("\n[ontempo: {missing} bytes are left out]\n").bytes());
+        text.append(&mut read(end - KEPT, KEPT)?);
+        Ok(text)
+    }
+}
+
 /// A running or finished program.
 struct Running {
     task: Task,
     child: Child,
-    log: File,
+    log: Written,
     status: Option<ExitStatus>,
 }
 
 impl Running {
     fn start(task: Task) -> io::Result<Self> {
-        let log = File::from(memfd_create("log", MemfdFlags::CLOEXEC)?);
+        let log = Written::new()?;
         let mut command = inside(&task.namespace, &task.words);
         command
             .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log.try_clone()?)
+            .stdout(log.file.try_clone()?)
+            .stderr(log.file.try_clone()?)
             // Ctrl-C must reach only this process, which then ends the program.
             .process_group(0);
         if task.role != Role::Traffic {
@@ -181,8 +233,10 @@ impl Running {
         Ok(Self { task, child, log, status: None })
     }
 
-    /// True the first time that it is found to have ended.
+    /// Its status, the first time that it is found to have ended. Bounds its output: for every
+    /// [`LOOK_EVERY`].
     fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.log.bound()?;
         if self.status.is_some() {
             return Ok(None);
         }
@@ -203,15 +257,14 @@ impl Running {
         format!("{}: `{}`", self.task.label, self.task.words.join(" "))
     }
 
-    fn log(&mut self) -> Log {
-        let mut text = Vec::new();
+    fn log(&self) -> Log {
         // An in-memory file that cannot be read counts as empty.
-        let _ = self.log.rewind().and_then(|()| self.log.read_to_end(&mut text));
+        let text = self.log.read().unwrap_or_default();
         Log { label: self.task.label.clone(), text }
     }
 
     /// The last line that it has written.
-    fn last_words(&mut self) -> String {
+    fn last_words(&self) -> String {
         let log = self.log();
         let text = String::from_utf8_lossy(&log.text);
         let said = text.lines().rfind(|line| !line.trim().is_empty());
@@ -329,7 +382,7 @@ impl Programs {
         }
         self.failures.extend(self.running.iter().filter_map(Running::unread));
         end_all(&mut self.running);
-        let logs = self.running.iter_mut().map(Running::log).collect();
+        let logs = self.running.iter().map(Running::log).collect();
         Ok(Supervised { logs, failures: std::mem::take(&mut self.failures) })
     }
 
@@ -396,5 +449,43 @@ pub(crate) fn attached(
             return child.wait();
         }
         sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn of_much_output_the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
+        let mut written = Written::new().expect("memory");
+        let mut program = written.file.try_clone().expect("its end");
+        let line = |number: u64| format!("{number:>1023}\n");
+        let lines = 9 * KEPT / 1024;
+        for number in 0..lines {
+            program.write_all(line(number).as_bytes()).expect("written");
+            written.bound().expect("given back");
+        }
+        let held = written.file.metadata().expect("its size").blocks() * 512;
+        assert!(held <= 3 * KEPT + (1 << 16), "{held} bytes are held");
+        let text = String::from_utf8(written.read().expect("read")).expect("text");
+        let (first, rest) = text.split_at(KEPT as usize);
+        let (missing, last) = rest.split_at(rest.len() - KEPT as usize);
+        let all = |from: u64, to: u64| (from..to).map(line).collect::<String>();
+        assert!(first == all(0, KEPT / 1024), "not the beginning");
+        assert!(last == all(lines - KEPT / 1024, lines), "not the end");
+        assert_eq!(missing, format!("\n[ontempo: {} bytes are left out]\n", 7 * KEPT));
+    }
+
+    #[test]
+    fn little_output_is_kept_as_it_is() {
+        let mut written = Written::new().expect("memory");
+        assert_eq!(written.read().expect("read"), b"");
+        (&written.file).write_all(b"said\n").expect("written");
+        written.bound().expect("nothing to give back");
+        assert_eq!(written.read().expect("read"), b"said\n");
     }
 }

@@ -164,13 +164,14 @@ impl<'a> Emulation<'a> {
             .map_err(|error| EmulationError::system(&"the network", &error))
     }
 
-    /// The hosts, and the routers if kernels route: name, namespace, and addresses of both
-    /// versions.
+    /// The hosts, and the routers if kernels route: name, namespace, and addresses of both versions, or of
+    /// IPv4 where the kernel has no IPv6.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, Vec<std::net::IpAddr>)> {
         let addresses = |host: &Host| {
             let routers = self.routed.iter().flat_map(|routed| routed.addresses(host));
             let all = host.ends.iter().copied().chain(routers.map(|(_, end)| end));
-            all.flat_map(|end| [end.v4().into(), end.v6().into()]).collect()
+            let versions = self.namespaces.versions;
+            all.flat_map(|end| versions.iter().map(move |version| end.ip(*version))).collect()
         };
         let hosts = self.namespaces.hosts.iter().zip(&self.namespaces.names);
         hosts.map(move |(host, name)| (host.name.as_str(), name.as_str(), addresses(host)))

@@ -5,9 +5,9 @@
 //! the owner ends. A process that obtains the lock may remove the namespaces listed there, and
 //! nothing else.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -27,6 +27,9 @@ const CONTROL: &str = ".control";
 
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
+
+/// The rights of the folder: others reach the sockets in it that are theirs.
+const MODE: u32 = 0o755;
 
 /// How often, and how long apart, a lock is tried that another process has.
 const LOCK_ATTEMPTS: u32 = 10;
@@ -57,7 +60,7 @@ impl RunLock {
         let folder = Path::new(FOLDER);
         let path = folder.join(run);
         let failed = |error: io::Error| EmulationError::system(&path.display(), &error);
-        fs::create_dir_all(folder).and_then(|()| check(folder)).map_err(failed)?;
+        make_folder(folder).and_then(|_| check(folder)).map_err(failed)?;
         let Some(file) = lock(&path, open_or_make).map_err(failed)? else {
             return Err(EmulationError::Input(format!(
                 "a run called `{run}` is active; wait for its end, or choose another name with --name"
@@ -140,6 +143,19 @@ fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Makes a folder into which nobody else may write, whatever the umask; false if it existed.
+fn make_folder(folder: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(MODE).create(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => {
+            made?;
+            // A narrow umask would keep out the user who called `sudo`.
+            fs::set_permissions(folder, Permissions::from_mode(MODE))?;
+            Ok(true)
+        }
+    }
+}
+
 /// Whether only this user and root can have put files into a folder: namespaces are removed because
 /// of what is in it.
 ///
@@ -151,9 +167,15 @@ fn check(folder: &Path) -> io::Result<()> {
     if about.is_dir() && is_own && about.mode() & OTHERS_MAY_WRITE == 0 {
         return Ok(());
     }
+    let folder = folder.display();
+    let end = if about.is_dir() && is_own {
+        format!("; end that with: chmod go-w {folder}")
+    } else {
+        String::new()
+    };
     Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        format!("{} must be a folder of root's into which nobody else may write", folder.display()),
+        ErrorKind::PermissionDenied,
+        format!("{folder} must be a folder of root's into which nobody else may write{end}"),
     ))
 }
 
@@ -164,7 +186,7 @@ fn check(folder: &Path) -> io::Result<()> {
 fn folder(make: bool) -> io::Result<&'static Path> {
     let folder = Path::new(FOLDER);
     if make {
-        fs::create_dir_all(folder)?;
+        make_folder(folder)?;
     }
     check(folder)?;
     Ok(folder)
@@ -320,7 +342,9 @@ fn remove(run: &str, namespaces: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::Mode;
 
     use super::*;
 
@@ -334,11 +358,28 @@ mod tests {
         };
         let believed = [0o755, 0o700, 0o777, 0o1777, 0o775].map(with_mode);
         assert_eq!(believed, [true, true, false, false, false]);
+        let said = check(&folder).unwrap_err().to_string();
+        assert!(said.ends_with(&format!("chmod go-w {}", folder.display())), "{said}");
         assert!(with_mode(0o755));
         let link = folder.join("link");
         symlink(&folder, &link).unwrap();
         assert!(check(&link).is_err());
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_made_is_believed_whatever_the_umask() {
+        let folder = std::env::temp_dir().join(format!("ontempo-made-{}", std::process::id()));
+        for mask in [0o000, 0o002, 0o077] {
+            // That of all threads for a moment; no other test here goes by it.
+            let before = rustix::process::umask(Mode::from_raw_mode(mask));
+            let made = make_folder(&folder);
+            rustix::process::umask(before);
+            assert!(made.unwrap());
+            assert!(!make_folder(&folder).unwrap(), "it is there");
+            assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, MODE, "{mask:o}");
+            fs::remove_dir(&folder).unwrap();
+        }
     }
 
     #[test]

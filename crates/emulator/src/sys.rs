@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_short};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::mem::{size_of, size_of_val};
+use std::mem::{offset_of, size_of, size_of_val};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -58,7 +58,9 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
 pub(crate) struct TcpInfo {
     pub(crate) state: u8,
     pub(crate) congestion_state: u8,
-    _retransmits_to_flags: [u8; 6],
+    /// Timeouts since the last acknowledgement of something new.
+    pub(crate) timeouts_in_a_row: u8,
+    _probes_to_flags: [u8; 5],
     _rto_ato: [u32; 2],
     pub(crate) segment_size: u32,
     _receive_segment: u32,
@@ -88,13 +90,21 @@ pub(crate) struct TcpInfo {
     _delivered: [u32; 2],
     _bytes_sent: [u64; 2],
     _duplicates_to_rehash: [u32; 6],
-    pub(crate) timeouts: u16,
+    timeouts: u16,
     _timeout_recoveries: u16,
     _timeout_time: u32,
 }
 
-/// Reads `TCP_INFO` of a connection.
-pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+impl TcpInfo {
+    /// All timeouts of the connection, if they are in the first `length` bytes: since Linux 6.7.
+    fn timeouts(&self, length: usize) -> Option<u16> {
+        let end = offset_of!(Self, timeouts) + size_of_val(&self.timeouts);
+        (length >= end).then_some(self.timeouts)
+    }
+}
+
+/// Reads `TCP_INFO` of a connection; also the number of its timeouts, if the kernel tells it.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(TcpInfo, Option<u16>)> {
     let mut info = TcpInfo::default();
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`, all of whose fields are numbers
@@ -108,7 +118,10 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
             &raw mut length,
         )
     };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((info, info.timeouts(length as usize)))
 }
 
 /// Priority of the thread that carries packets, above that of the thread that sends them: a packet of
@@ -141,21 +154,34 @@ pub(crate) fn begin_with_realtime_priority(command: &mut Command) {
     }
 }
 
+/// Sets an option of a socket whose value is an `int`.
+fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the kernel reads one `int`, as each option given here has, and keeps no pointer to it.
+    let done = unsafe {
+        let length = size_of::<c_int>() as libc::socklen_t;
+        let value = (&raw const value).cast();
+        libc::setsockopt(socket.as_raw_fd(), level, option, value, length)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Makes the kernel tell of `socket` when each datagram came and how many it lost before, and gives it
 /// room for `bytes`.
 pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
-    let set = |option: c_int, value: c_int| {
-        // SAFETY: the kernel reads one `int`, as each of these options has, and keeps no pointer to it.
-        let done = unsafe {
-            let length = size_of::<c_int>() as libc::socklen_t;
-            let value = (&raw const value).cast();
-            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, length)
-        };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    set(libc::SO_TIMESTAMPNS, 1)?;
-    set(libc::SO_RXQ_OVFL, 1)?;
-    set(libc::SO_RCVBUFFORCE, bytes)
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    set_receive_buffer(socket, bytes)
+}
+
+/// Gives a socket room for `bytes`, and as much again for the kernel's own overhead, whatever
+/// `net.core.rmem_max` is; of TCP the kernel then no longer changes it.
+pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// Limits the receive window of a TCP socket to `bytes`; of a listening one, those of its connections.
+pub(crate) fn limit_window(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
 /// A datagram that was read.
@@ -216,3 +242,16 @@ fn age(then: libc::timespec) -> Duration {
 }
 
 const _: () = assert!(size_of::<InterfaceRequest>() == 40 && size_of::<TcpInfo>() == 248);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_known_where_the_kernel_fills_in_their_field() {
+        let info = TcpInfo { timeouts: 3, ..TcpInfo::default() };
+        // Linux 6.1 ends with the field before.
+        let of_length = [232, 240, 241, 242, 248].map(|length| info.timeouts(length));
+        assert_eq!(of_length, [None, None, None, Some(3), Some(3)]);
+    }
+}

@@ -8,6 +8,7 @@
 
 mod error;
 mod histogram;
+mod listening;
 mod path;
 pub mod program;
 mod relay;

@@ -14,6 +14,8 @@
  *   O                                  a loss
  *   T                                  a timeout
  *      -> window, threshold, alpha, mode, queueing delay, early responses
+ *   F  bytes acknowledged, bytes sent, whether it is a response; both modulo 2^32
+ *      -> whether a packet sent after the last response is acknowledged
  */
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +50,15 @@ static void intervals(const u64 *n, int count)
 	}
 	pert_intervals_on_packets(&history, (u32)n[0]);
 	printf("%llu\n", pert_intervals_mean(&history));
+}
+
+static void felt(const u64 *n)
+{
+	static u32 until;
+
+	printf("%d\n", pert_feels(&until, (u32)n[0]));
+	if (n[2])
+		until = (u32)n[1];
 }
 
 static void event(char kind, const u64 *n)
@@ -103,6 +114,9 @@ int main(void)
 			break;
 		case 'I':
 			intervals(n, count);
+			break;
+		case 'F':
+			felt(n);
 			break;
 		default:
 			event(kind, n);

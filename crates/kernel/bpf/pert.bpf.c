@@ -27,7 +27,7 @@ struct pert_socket {
 	u32 written_ssthresh;	/* so that what the kernel writes itself is noticed */
 	u32 delivered;		/* packets delivered by the last ACK */
 	u32 rtt_sample;		/* us; of the ACK at hand, 0 where there is none */
-	u32 responded_until;	/* the first sequence number not yet sent at the last response */
+	u32 responded_until;	/* of pert_feels: the first sequence number not yet sent at the last response */
 	u32 timeouts;
 	u8 ca_state;		/* TCP_CA_* */
 	u8 loss_pending;	/* a loss was told of, and its window is not in force yet */
@@ -52,11 +52,6 @@ static inline const struct pert_parameters *parameters(void)
 
 	asm volatile("" : "+r"(p));
 	return p;
-}
-
-static inline int after(u32 a, u32 b)
-{
-	return (int)(b - a) < 0;
 }
 
 /* Takes over what the kernel itself wrote: after a timeout, an idle period, an undone loss. */
@@ -225,7 +220,7 @@ void BPF_PROG(pert_cong_control, struct sock *sk)
 	ack.rtt = pert->rtt_sample;
 	ack.draw = bpf_get_prandom_u32();
 	ack.in_recovery = pert->ca_state == TCP_CA_RECOVERY || pert->ca_state == TCP_CA_CWR;
-	ack.felt = after(tp->snd_una, pert->responded_until);
+	ack.felt = pert_feels(&pert->responded_until, tp->snd_una);
 	ack.may_grow = may_grow(&pert->flow, tp);
 	pert->delivered = tp->delivered;
 	pert->rtt_sample = 0;

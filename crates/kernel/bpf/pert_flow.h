@@ -177,6 +177,21 @@ static inline u64 pert_reduced(const struct pert_flow *flow, const struct pert_p
 	return pert_max(flow->cwnd - pert_share_of(flow->cwnd, decrease), p->window_floor);
 }
 
+/*
+ * Whether a packet sent after the last response is acknowledged, for an ACK up to sequence number `una`;
+ * called for each. `until` is the first number not yet sent at that response. Once passed it follows: left
+ * 2^31 behind, it would count as still to come. Without a branch, from which the kernel's verifier would
+ * follow all that comes after it twice.
+ */
+static inline int pert_feels(u32 *until, u32 una)
+{
+	u32 felt = (*until - una) >> 31;
+
+	__asm__ volatile("" : "+r"(felt));
+	*until ^= (*until ^ (una - 1)) & -felt;
+	return felt;
+}
+
 /* Draws for an early response; true where the window was reduced. */
 static inline int pert_responds_early(struct pert_flow *flow, const struct pert_parameters *p,
 				      const struct pert_ack *ack, struct pert_queueing q)

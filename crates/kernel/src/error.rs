@@ -31,6 +31,8 @@ pub enum KernelError {
     NotLoaded(Name),
     /// Number of sockets that use it.
     InUse(Name, usize),
+    /// It is the default of new sockets, which would go on choosing it; with the commands that end that.
+    IsDefault(Name, Vec<String>),
     /// It was removed, but the kernel still lists it.
     Lingers(Name),
     /// The BPF file system is missing and cannot be mounted.
@@ -107,6 +109,11 @@ impl fmt::Display for KernelError {
                 "{sockets} {} `{name}`: wait until all have closed, or give `--force`, after which open \
                  sockets keep it and no new one can choose it",
                 if *sockets == 1 { "socket uses" } else { "sockets use" }
+            ),
+            Self::IsDefault(name, ends) => write!(
+                f,
+                "new sockets choose `{name}` by default, and would also when it is unloaded: first run `{}`",
+                ends.join("` and `")
             ),
             Self::Lingers(name) => {
                 write!(f, "`{name}` was removed, and the kernel still lists it after 2 s")

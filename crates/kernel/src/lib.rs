@@ -11,6 +11,7 @@
 //!
 //! [`load`] needs libbpf, which the feature `bpf` links; without it, it returns an error.
 
+mod defaults;
 mod error;
 mod loaded;
 mod loading;

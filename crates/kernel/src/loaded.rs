@@ -1,13 +1,13 @@
 //! Loaded congestion controls: found, read and removed through their pinned files.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::{KernelError, Name, Settings, SocketStatus, machine, sockets};
+use crate::{KernelError, Name, Settings, SocketStatus, defaults, machine, sockets};
 
 /// The folder of ontempo's pinned files in the BPF file system, with a folder for each congestion
 /// control.
@@ -19,6 +19,8 @@ const LINK: &str = "link";
 const SOCKETS: &str = "sockets";
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
+/// The rights of the folders.
+const MODE: u32 = 0o755;
 /// How long the kernel may take to unregister it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -65,12 +67,9 @@ impl Pins {
     /// Creates the folder; false if it existed.
     #[cfg(bpf_object)]
     pub(crate) fn make(&self) -> Result<bool, KernelError> {
-        fs::create_dir_all(PLACE).map_err(KernelError::file(Path::new(PLACE)))?;
+        make_folder(Path::new(PLACE)).map_err(KernelError::file(Path::new(PLACE)))?;
         check(Path::new(PLACE))?;
-        match fs::create_dir(&self.0) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            made => made.map(|()| true).map_err(KernelError::file(&self.0)),
-        }
+        make_folder(&self.0).map_err(KernelError::file(&self.0))
     }
 
     pub(crate) fn link(&self) -> PathBuf {
@@ -96,6 +95,19 @@ impl Pins {
     }
 }
 
+/// Makes a folder into which nobody else may write, whatever the umask; false if it existed.
+#[cfg_attr(not(bpf_object), allow(dead_code))]
+fn make_folder(folder: &Path) -> io::Result<bool> {
+    match DirBuilder::new().mode(MODE).create(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => {
+            made?;
+            fs::set_permissions(folder, Permissions::from_mode(MODE))?;
+            Ok(true)
+        }
+    }
+}
+
 /// Whether only root can have put files into a folder, if it exists: they are read and removed with
 /// root's rights.
 fn check(place: &Path) -> Result<(), KernelError> {
@@ -106,8 +118,13 @@ fn check(place: &Path) -> Result<(), KernelError> {
     if about.is_dir() && about.uid() == 0 && about.mode() & OTHERS_MAY_WRITE == 0 {
         return Ok(());
     }
-    let why = "must be a folder of root's into which nobody else may write";
-    Err(KernelError::file(place)(std::io::Error::new(ErrorKind::PermissionDenied, why)))
+    let end = if about.is_dir() && about.uid() == 0 {
+        format!("; end that with: chmod go-w {}", place.display())
+    } else {
+        String::new()
+    };
+    let why = format!("must be a folder of root's into which nobody else may write{end}");
+    Err(KernelError::file(place)(io::Error::new(ErrorKind::PermissionDenied, why)))
 }
 
 /// All loaded congestion controls, by name.
@@ -139,7 +156,8 @@ pub fn list() -> Result<Vec<Loaded>, KernelError> {
 ///
 /// # Errors
 ///
-/// If it is not loaded; if sockets use it and `force` is false; if the user lacks the rights.
+/// If it is not loaded; if sockets use it and `force` is false; if it is the default of new sockets, here or
+/// in a namespace of `ip netns`, whatever `force` is; if the user lacks the rights.
 pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
     machine::check_rights()?;
     let pins = Pins::of(name);
@@ -152,6 +170,11 @@ pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
     };
     if users > 0 && !force {
         return Err(KernelError::InUse(name.clone(), users));
+    }
+    // The kernel would go on giving it to new sockets.
+    let ends = defaults::ends_of(name)?;
+    if !ends.is_empty() {
+        return Err(KernelError::IsDefault(name.clone(), ends));
     }
     pins.remove()?;
     // The kernel unregisters it after a grace period.
@@ -167,7 +190,9 @@ pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::Mode;
 
     use super::*;
 
@@ -179,11 +204,30 @@ mod tests {
         for (mode, is_safe) in [(0o755, true), (0o1777, false), (0o775, false), (0o700, true)] {
             fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(check(&place).is_ok(), is_safe && is_root, "{mode:o}");
+            if let Err(error) = check(&place) {
+                let end = format!("chmod go-w {}", place.display());
+                assert_eq!(error.to_string().ends_with(&end), is_root, "{error}");
+            }
         }
         let link = place.join("link");
         symlink(&place, &link).unwrap();
         assert!(check(&link).is_err_and(|error| error.to_string().contains("must be a folder")));
         assert!(check(&place.join("absent")).is_ok());
         fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_made_is_believed_whatever_the_umask() {
+        let folder = std::env::temp_dir().join(format!("ontempo-made-pins-{}", std::process::id()));
+        for mask in [0o000, 0o002, 0o077] {
+            // That of all threads for a moment; no other test here goes by it.
+            let before = rustix::process::umask(Mode::from_raw_mode(mask));
+            let made = make_folder(&folder);
+            rustix::process::umask(before);
+            assert!(made.unwrap());
+            assert!(!make_folder(&folder).unwrap(), "it is there");
+            assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, MODE, "{mask:o}");
+            fs::remove_dir(&folder).unwrap();
+        }
     }
 }

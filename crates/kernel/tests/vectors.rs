@@ -28,6 +28,7 @@ fn allowed(kind: &str, place: usize) -> (f64, f64) {
         ("L", _) => (1e-6, 2.0 * packet),
         ("K", _) => (0.0, 2e-6),
         ("I", _) => (0.0, packet),
+        ("F", _) => (0.0, 0.0),
         // A whole connection: window, threshold, alpha; mode; queueing delay; responses.
         (_, 0..=2) => (5e-6, 2.0 * packet),
         (_, 4) => (0.0, 0.1),
@@ -43,7 +44,7 @@ fn natural(kind: &str, place: usize, fixed: u64) -> f64 {
     match (kind, place) {
         ("L", 0) => delay,
         ("L", 1 | 2) | ("K", _) => share,
-        ("L", 3) => fixed as f64,
+        ("L", 3) | ("F", _) => fixed as f64,
         ("L" | "I", _) => packets,
         (_, 0..=2) => packets,
         (_, 4) => delay,

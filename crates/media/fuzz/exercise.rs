@@ -129,6 +129,16 @@ pub(crate) fn frames(bytes: &[u8]) {
     assert_eq!(FrameTable::read_csv(&table.write_csv()), Ok(table));
 }
 
+/// The payload of a packet in which this section begins, with its checksum (ISO/IEC 13818-1, annex A).
+fn section(bytes: &[u8]) -> Vec<u8> {
+    let sum = bytes.iter().fold(u32::MAX, |sum, &byte| {
+        (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
+            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+        })
+    });
+    [&[0], bytes, &sum.to_be_bytes()].concat()
+}
+
 /// The first byte says which types of stream, the rest is content of packets: of pictures, or of sound
 /// where the length is odd. What it is cut into is a valid table, and what is live is bounded.
 pub(crate) fn marks(bytes: &[u8]) {
@@ -142,15 +152,15 @@ pub(crate) fn marks(bytes: &[u8]) {
         0 => vec![if first & 4 == 0 { 0x0f } else { 0x03 }, 0],
         _ => private(&[5, 4, b'O', b'p', b'u', b's', 0x7f, 2, 0x80, first & 7]),
     };
-    let pat = [0, 0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0, 1, 2, 3, 4];
+    let pat = section(&[0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0]);
     let mut entries = Vec::new();
     for (pid, coding) in [(0, pictures), (1, sound)] {
         entries.extend([coding[0], 0xe1, pid, 0xf0]);
         entries.extend(&coding[1..]);
     }
-    let mut pmt = vec![0, 2, 0xb0, 13 + entries.len() as u8, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
-    pmt.extend([&entries[..], &[1, 2, 3, 4]].concat());
-    let mut stream = [packet(0, true, &pat), packet(0x1000, true, &pmt)].concat();
+    let mut pmt = vec![2, 0xb0, 13 + entries.len() as u8, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
+    pmt.extend(&entries);
+    let mut stream = [packet(0, true, &pat), packet(0x1000, true, &section(&pmt))].concat();
     // Each PES packet has a byte with its length, and one with its time.
     while let Some((&[length, time], after)) = rest.split_first_chunk() {
         let (content, after) = after.split_at(after.len().min(usize::from(length >> 1)));

@@ -1,5 +1,6 @@
 //! An index of a transport stream that is held in memory: its units and where their packets lie.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,6 +12,9 @@ use super::{Format, Kind, Packetizer, PacketizerOptions, PcrClock, Unit};
 
 /// The PID of stuffing packets, whose continuity counter means nothing (section 2.4.3.3).
 const STUFFING: u16 = 0x1fff;
+
+/// One in so many packets may be damaged.
+const MAX_DAMAGED: usize = 8;
 
 /// A unit of the stream: a frame, a PES packet of sound, tables or stuffing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +45,16 @@ pub struct TransportStreamIndex {
     /// Packets at which the continuity counter of their PID is not what it must be
     /// (section 2.4.3.3): packets before them are missing, or are out of order.
     pub continuity_errors: Vec<usize>,
+    /// Packets without the sync byte: they count as stuffing.
+    pub damaged: Vec<usize>,
+    /// Bytes of a packet that is cut at the end, 0 to 187: it is left out.
+    pub cut: usize,
 }
 
 /// Why bytes are no transport stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexError {
-    /// Their number, which is no multiple of 188, or 0.
+    /// Their number, which is less than 188.
     Length(usize),
     /// Where a packet should begin and the sync byte is missing.
     Sync(usize),
@@ -57,7 +65,7 @@ impl fmt::Display for IndexError {
         match self {
             Self::Length(length) => write!(
                 f,
-                "{length} bytes are no whole number of transport packets of {PACKET} bytes"
+                "{length} bytes are no whole number of transport packets of {PACKET} bytes: not even one"
             ),
             Self::Sync(at) => {
                 write!(f, "no transport packet at byte {at}: it does not begin with {SYNC:#04x}")
@@ -69,18 +77,33 @@ impl fmt::Display for IndexError {
 impl std::error::Error for IndexError {}
 
 impl TransportStreamIndex {
-    /// Reads a whole stream of packets of 188 bytes, of at most 64 PIDs.
+    /// Reads a stream of packets of 188 bytes, of at most 64 PIDs. Its end may be cut, and an eighth of its packets
+    /// may lack the sync byte.
     ///
     /// # Errors
     /// The bytes are not made of such packets.
     pub fn read(bytes: &[u8]) -> Result<Self, IndexError> {
-        if bytes.is_empty() || !bytes.len().is_multiple_of(PACKET) {
+        let cut_off = bytes.len() % PACKET;
+        if bytes.len() < PACKET {
             return Err(IndexError::Length(bytes.len()));
         }
-        let mut headers = Vec::with_capacity(bytes.len() / PACKET);
-        for (place, packet) in bytes.chunks_exact(PACKET).enumerate() {
-            headers.push(ts::header(packet).ok_or(IndexError::Sync(place * PACKET))?);
+        let whole = &bytes[..bytes.len() - cut_off];
+        let places = whole.chunks_exact(PACKET).enumerate();
+        let damaged: Vec<usize> =
+            places.filter(|(_, packet)| packet[0] != SYNC).map(|(place, _)| place).collect();
+        // Between two that are right another one is only damaged; the rest is not made of such packets.
+        let is_wrong =
+            |&&place: &&usize| place == 0 || damaged.len() * MAX_DAMAGED > whole.len() / PACKET;
+        if let Some(place) = damaged.iter().find(is_wrong) {
+            return Err(IndexError::Sync(place * PACKET));
         }
+        let mut mended = Cow::Borrowed(whole);
+        for place in &damaged {
+            let packet = &mut mended.to_mut()[place * PACKET..][..PACKET];
+            packet[..4].copy_from_slice(&[SYNC, (STUFFING >> 8) as u8, STUFFING as u8, 0x10]);
+        }
+        let bytes = &*mended;
+        let headers: Vec<ts::Header> = bytes.chunks_exact(PACKET).filter_map(ts::header).collect();
         let units = cut(bytes).iter().filter_map(|unit| indexed(unit, bytes, &headers)).collect();
         let clock = headers.iter().find(|header| header.pcr.is_some()).map(|header| header.pid);
         let references =
@@ -92,7 +115,8 @@ impl TransportStreamIndex {
             bytes.chunks_exact(PACKET).map(|packet| clock.due(packet)).collect()
         };
         let continuity_errors = continuity_errors(bytes, &headers);
-        Ok(Self { packets: headers.len(), units, due, continuity_errors })
+        let packets = headers.len();
+        Ok(Self { packets, units, due, continuity_errors, damaged, cut: cut_off })
     }
 }
 

@@ -6,6 +6,7 @@
 use ontempo_foundation::{Bytes, Duration, Rate};
 
 use super::frames::{Codec, Frame, FrameKind, FrameTable};
+use super::sections::checksum;
 use super::ts::{PACKET, SYNC};
 
 /// PIDs, as ffmpeg chooses them.
@@ -322,15 +323,6 @@ fn section(table: u8, before: &[u8], entries: &[u8]) -> Vec<u8> {
     let sum = checksum(&section);
     section.extend(sum.to_be_bytes());
     section
-}
-
-/// CRC-32 of sections (annex A).
-fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
-            sum << 1 ^ if sum & 0x8000_0000 != 0 { 0x04c1_1db7 } else { 0 }
-        })
-    })
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! The frames of a film in a transport stream.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ontempo_foundation::Duration;
 
 use crate::frames::length;
+use crate::packets::Packets;
 use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
 use crate::{Codec, Frame, FrameKind, FrameTable, MAX_FRAME_SIZE, MAX_FRAMES};
 
@@ -30,8 +32,6 @@ use sound::{Framing, SoundCutter, SoundFrame};
 pub enum FilmError {
     /// No packet of 188 bytes begins at this byte.
     NoPacket(usize),
-    /// The bytes end within a packet, which begins at this byte.
-    CutShort(usize),
     /// No table names a stream of pictures; how many streams of other content there are.
     NoStream(usize),
     /// There is a stream of pictures, but no whole picture in it.
@@ -54,11 +54,6 @@ impl fmt::Display for FilmError {
                 "no transport stream: at byte {at} no packet of {PACKET} bytes begins, which has {:#04x} \
                  there",
                 ts::SYNC
-            ),
-            Self::CutShort(at) => write!(
-                f,
-                "the transport stream is cut in the middle of a packet, which begins at byte {at}; what \
-                 is before it is whole"
             ),
             Self::NoStream(0) => f.write_str("no film: the stream has no table that names streams"),
             Self::NoStream(others) => write!(
@@ -84,7 +79,8 @@ impl std::error::Error for FilmError {}
 
 impl FrameTable {
     /// The frames of the first program with pictures in a transport stream of packets of 188 bytes, and
-    /// sentences about what could not be told.
+    /// sentences about what could not be told. A packet that is cut at the end is left out, and so is what is not made
+    /// of packets, up to 64 KiB at a time and an eighth of all.
     ///
     /// A picture is a PES packet of the program's first stream of pictures, as multiplexers make them;
     /// packets without the beginning of a picture belong to the picture before. Sizes are bytes of the
@@ -110,12 +106,12 @@ impl FrameTable {
     /// So is one of AV1 that is neither key nor disposable.
     ///
     /// # Errors
-    /// The bytes are no whole transport stream, have no pictures, or a frame beyond the bounds of a table.
+    /// The bytes are no transport stream, have no pictures, or a frame beyond the bounds of a table.
     pub fn from_transport_stream(bytes: &[u8]) -> Result<(Self, Vec<String>), FilmError> {
         let (streams, mut untold) = program(bytes)?;
         let mut film = Film::new(&streams);
         let mut demultiplexer = Demultiplexer::new(&streams);
-        for packet in bytes.chunks_exact(PACKET) {
+        for packet in Packets::of(bytes) {
             if let Some((place, pes)) = demultiplexer.push(packet) {
                 film.take(place, &pes)?;
             }
@@ -131,16 +127,22 @@ impl FrameTable {
 
 /// The streams of the first program with pictures, the one of pictures first, and what is left out.
 fn program(bytes: &[u8]) -> Result<(Vec<NamedStream>, Vec<String>), FilmError> {
-    let mut multiplex = Multiplex::default();
-    for (place, packet) in bytes.chunks(PACKET).enumerate() {
-        let at = place * PACKET;
-        if packet.len() < PACKET && place > 0 && packet[0] == ts::SYNC {
-            return Err(FilmError::CutShort(at));
-        }
-        let header = ts::header(packet).ok_or(FilmError::NoPacket(at))?;
+    let (mut multiplex, mut all) = (Multiplex::default(), BTreeMap::new());
+    let mut packets = Packets::of(bytes);
+    for packet in packets.by_ref() {
+        let Some(header) = ts::header(packet) else { continue };
+        let sections = multiplex.sections();
         multiplex.learn(packet, &header);
+        if multiplex.sections() > sections {
+            // Also what a later table no longer names.
+            all.extend(multiplex.streams().map(|stream| (stream.pid, *stream)));
+        }
     }
-    let named = || multiplex.streams().filter(|stream| stream.content != Content::Tables);
+    let is_none = packets.at() == packets.skipped.1 && !bytes.is_empty();
+    if let Some(at) = packets.lost.or(is_none.then_some(0)) {
+        return Err(FilmError::NoPacket(at));
+    }
+    let named = || all.values().filter(|stream| stream.content != Content::Tables);
     let others = named().filter(|stream| stream.content != Content::Video).count();
     let mut pictures = named().filter(|stream| stream.content == Content::Video);
     let first = *pictures.next().ok_or(FilmError::NoStream(others))?;
@@ -150,6 +152,15 @@ fn program(bytes: &[u8]) -> Result<(Vec<NamedStream>, Vec<String>), FilmError> {
         std::iter::once(first).chain(named().filter(is_sound).copied()).collect();
     let left_out = named().count() - streams.len();
     let mut untold = Vec::new();
+    let (places, skipped) = packets.skipped;
+    if places > 0 {
+        untold.push(format!(
+            "places where no packet begins, whose bytes are left out ({skipped} bytes): {places}"
+        ));
+    }
+    if packets.cut > 0 {
+        untold.push(format!("bytes of a packet that is cut at the end, left out: {}", packets.cut));
+    }
     if left_out > 0 {
         untold.push(format!(
             "streams that are left out, being of other programs, further ones of pictures or of unknown \
@@ -186,6 +197,25 @@ struct TimedPicture {
     picture: Picture,
     size: usize,
     nanos: u64,
+    /// The stream says this time.
+    is_stamped: bool,
+}
+
+/// Spreads pictures that do not say their time evenly between those that do.
+fn spread(pictures: &mut [TimedPicture]) {
+    let mut before: Option<usize> = None;
+    for place in 0..pictures.len() {
+        if !pictures[place].is_stamped {
+            continue;
+        }
+        if let Some(before) = before.replace(place) {
+            let (from, until) = (pictures[before].nanos, pictures[place].nanos);
+            let count = (place - before) as u64;
+            for (number, one) in (1..count).zip(&mut pictures[before + 1..place]) {
+                one.nanos = from + until.saturating_sub(from) / count * number;
+            }
+        }
+    }
 }
 
 /// What was read of a film so far.
@@ -254,7 +284,8 @@ impl Film {
             return Ok(());
         }
         let picture = Picture { marks, shown: pes.shown };
-        self.pictures.push(TimedPicture { picture, size, nanos: pes.nanos() });
+        let (nanos, is_stamped) = (pes.nanos(), pes.is_stamped);
+        self.pictures.push(TimedPicture { picture, size, nanos, is_stamped });
         Ok(())
     }
 
@@ -265,6 +296,7 @@ impl Film {
             return Err(FilmError::NoPictures);
         }
         self.say(untold);
+        spread(&mut self.pictures);
         let pictures: Vec<Picture> = self.pictures.iter().map(|one| one.picture).collect();
         let mut places: Vec<(u64, Option<usize>, usize)> = Vec::new();
         for (number, one) in self.pictures.iter().enumerate() {

@@ -1,12 +1,13 @@
 //! MPEG transport streams (ISO/IEC 13818-1): headers of packets and PES, tables, and the PCR.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_foundation::Duration;
 
 use super::Codec;
 use super::rtp::unwrapped;
 use super::scan::codec_of;
+use super::sections::{Section, Sections};
 
 /// Bytes of a packet.
 pub const PACKET: usize = 188;
@@ -186,10 +187,39 @@ pub struct NamedStream {
 /// State of a multiplex: streams named in its tables, and its clock.
 #[derive(Debug, Default)]
 pub struct Multiplex {
-    /// Streams named in tables.
-    streams: BTreeMap<u16, NamedStream>,
+    /// Streams named in tables, and the program_number of each; that of a table of streams is 0.
+    streams: BTreeMap<u16, (NamedStream, u16)>,
+    sections: Sections,
+    programs: Programs,
+    /// Sections read so far.
+    read: u64,
     /// The last clock reference, unwrapped, ticks of 27 MHz.
     pcr: Option<u64>,
+}
+
+/// The PAT as far as it has come.
+#[derive(Debug, Default)]
+struct Programs {
+    /// transport_stream_id, version_number and the number of the last section.
+    of: Option<(u16, u8, u8)>,
+    /// program_number and the PID of the PMT, by section.
+    sections: BTreeMap<u8, Vec<(u16, u16)>>,
+}
+
+impl Programs {
+    /// The PIDs of all PMTs, once all sections have come.
+    fn whole(&self) -> Option<BTreeSet<u16>> {
+        let (.., last) = self.of?;
+        let is_whole = self.sections.len() > usize::from(last);
+        let count: usize = self.sections.values().map(Vec::len).sum();
+        let all = self.sections.values().flatten().map(|(_, pid)| *pid);
+        (is_whole && count <= MAX_STREAMS).then(|| all.collect())
+    }
+
+    /// Whether they name this PMT of a program.
+    fn name(&self, program: u16, pid: u16) -> bool {
+        self.sections.values().flatten().any(|one| *one == (program, pid))
+    }
 }
 
 /// stream_type of PES packets with private data (table 2-34), AV1 and Opus among them.
@@ -219,14 +249,13 @@ impl Multiplex {
             self.pcr = Some(base * 300 + pcr % 300);
         }
         let content = self.content(header.pid);
-        if content == Content::Tables && header.begins {
+        let is_read = header.pid == 0 || self.is_table(header.pid);
+        if is_read {
             let payload = packet.get(header.payload..PACKET).unwrap_or_default();
-            // The pointer field skips the end of the previous section.
-            let section = payload
-                .split_first()
-                .and_then(|(&pointer, rest)| rest.get(usize::from(pointer)..))
-                .unwrap_or_default();
-            self.learn_section(header.pid, section);
+            for section in self.sections.push(header, payload) {
+                self.read += 1;
+                self.learn_section(header.pid, &section);
+            }
         }
         content
     }
@@ -235,59 +264,98 @@ impl Multiplex {
         match pid {
             FILLER => Content::Filler,
             pid if TABLES.contains(&pid) => Content::Tables,
-            pid => self.streams.get(&pid).map_or(Content::Other, |stream| stream.content),
+            pid => self.streams.get(&pid).map_or(Content::Other, |(stream, _)| stream.content),
         }
     }
 
-    /// Reads a section of the PAT or a PMT as far as this packet contains it. Streams named in the
-    /// rest of a longer section stay unknown and get a lower priority.
-    fn learn_section(&mut self, pid: u16, section: &[u8]) {
-        let Some(head) = section.first_chunk::<8>() else { return };
-        let length = usize::from(u16::from_be_bytes([head[1] & 0x0f, head[2]]));
-        // The section ends with a checksum.
-        let end = (3 + length).saturating_sub(4).min(section.len());
-        match (pid, head[0]) {
-            (0, 0) => {
-                for entry in section.get(8..end).unwrap_or_default().chunks_exact(4) {
-                    let program = u16::from_be_bytes([entry[0], entry[1]]);
-                    if program != 0 {
-                        self.name(entry[2], entry[3], Coded::TABLE, pid);
-                    }
-                }
-            }
-            (_, 2) => {
-                let Some(&[high, low]) = section.get(10..12).and_then(|b| b.first_chunk()) else {
-                    return;
-                };
-                let mut at = 12 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
-                while let Some(entry) = section.get(..end).and_then(|all| all.get(at..at + 5)) {
-                    let length = usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
-                    let (from, to) = ((at + 5).min(end), (at + 5 + length).min(end));
-                    self.name(entry[1], entry[2], coded(entry[0], &section[from..to]), pid);
-                    at += 5 + length;
-                }
-            }
+    /// Whether the PAT names it as that of a PMT.
+    fn is_table(&self, pid: u16) -> bool {
+        self.streams.get(&pid).is_some_and(|(stream, _)| stream.content == Content::Tables)
+    }
+
+    fn learn_section(&mut self, pid: u16, section: &Section) {
+        match (pid, section.table) {
+            (0, 0) => self.learn_programs(section),
+            (1.., 2) => self.learn_program(pid, section),
             _ => {}
         }
     }
 
-    fn name(&mut self, high: u8, low: u8, coded: Coded, table: u16) {
-        let pid = u16::from_be_bytes([high & 0x1f, low]);
+    /// Reads a section of the PAT. Once all of them have come, what they do not name is no longer there.
+    fn learn_programs(&mut self, section: &Section) {
+        let of = (section.of, section.version, section.number.1);
+        if self.programs.of.replace(of) != Some(of) {
+            self.programs.sections.clear();
+        }
+        let entries = section.content().chunks_exact(4).map(|entry| {
+            let pid = u16::from_be_bytes([entry[2] & 0x1f, entry[3]]);
+            (u16::from_be_bytes([entry[0], entry[1]]), pid)
+        });
+        let entries: Vec<(u16, u16)> = entries.filter(|(program, _)| *program != 0).collect();
+        self.programs.sections.insert(section.number.0, entries.clone());
+        if let Some(named) = self.programs.whole() {
+            let is_gone = |(stream, _): &&(NamedStream, u16)| match stream.content {
+                Content::Tables => !named.contains(&stream.pid),
+                _ => !named.contains(&stream.table),
+            };
+            let gone: Vec<u16> =
+                self.streams.values().filter(is_gone).map(|one| one.0.pid).collect();
+            for pid in gone {
+                self.streams.remove(&pid);
+                self.sections.forget(pid);
+            }
+        }
+        for (_, pid) in entries {
+            if !self.is_table(pid) {
+                self.streams.remove(&pid);
+                self.name(pid, Coded::TABLE, 0, 0);
+            }
+        }
+    }
+
+    /// Reads a PMT, which is one section; it replaces what it named before.
+    fn learn_program(&mut self, pid: u16, section: &Section) {
+        let content = section.content();
+        let Some(&[high, low]) = content.get(2..4).and_then(|bytes| bytes.first_chunk()) else {
+            return;
+        };
+        let is_named = |program: u16| self.programs.name(program, pid);
+        self.streams.retain(|_, (stream, program)| {
+            stream.table != pid || *program != section.of && is_named(*program)
+        });
+        let mut at = 4 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
+        while let Some(entry) = content.get(at..at + 5) {
+            let length = usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
+            let to = (at + 5 + length).min(content.len());
+            let stream = u16::from_be_bytes([entry[1] & 0x1f, entry[2]]);
+            self.name(stream, coded(entry[0], &content[at + 5..to]), pid, section.of);
+            at += 5 + length;
+        }
+    }
+
+    /// Names a stream, unless another table has.
+    fn name(&mut self, pid: u16, coded: Coded, table: u16, program: u16) {
         let Coded { content, stream_type, channel_code } = coded;
-        if self.streams.len() < MAX_STREAMS {
+        let is_known = self.streams.contains_key(&pid);
+        if !is_known && self.streams.len() < MAX_STREAMS {
             let stream = NamedStream { pid, content, stream_type, channel_code, table };
-            self.streams.insert(pid, stream);
+            self.streams.insert(pid, (stream, program));
         }
     }
 
     /// How the pictures of a stream are coded; `None` if no table names it.
     pub(crate) fn codec(&self, pid: u16) -> Option<Codec> {
-        Some(codec_of(self.streams.get(&pid)?))
+        Some(codec_of(&self.streams.get(&pid)?.0))
     }
 
-    /// The streams that its tables have named so far, and the tables, by their PID.
+    /// Sections of tables read so far: as long as there are no more, the same streams are named.
+    pub(crate) fn sections(&self) -> u64 {
+        self.read
+    }
+
+    /// The streams that its tables name, and the tables, by their PID.
     pub fn streams(&self) -> impl Iterator<Item = &NamedStream> {
-        self.streams.values()
+        self.streams.values().map(|(stream, _)| stream)
     }
 
     /// Ticks of 90 kHz near the multiplex's clock, as time of that clock.

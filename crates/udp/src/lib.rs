@@ -6,6 +6,7 @@
 //!
 //! [`Socket`] is the socket and [`Driver`] the thread that runs a [`Protocol`], which itself
 //! knows neither socket nor clock. Both take [`Time`](ontempo_foundation::Time) from a [`Clock`].
+//! [`Addressed`] is a socket of the standard library that answers from the address that was asked.
 //! [`CookieJar`] makes a peer prove its address before any state is kept for it.
 //!
 //! Linux is supported in full. On other Unix systems, and with [`SocketOptions::plain`],
@@ -14,6 +15,8 @@
 
 #![cfg(unix)]
 
+#[cfg(target_os = "linux")]
+mod addressed;
 mod class;
 mod clock;
 #[cfg(target_os = "linux")]
@@ -28,6 +31,8 @@ pub mod secret;
 mod socket;
 mod wait;
 
+#[cfg(target_os = "linux")]
+pub use addressed::Addressed;
 pub use class::{Dscp, Ecn, UnknownDscp};
 pub use clock::Clock;
 pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics, Wake};

@@ -4,8 +4,8 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::{size_of_val, zeroed};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
 use ontempo_foundation::Time;
@@ -88,6 +88,58 @@ pub(super) fn send(
     // SAFETY: all that `message` points to lives until the call returns, and sendmsg only reads it.
     let done = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes the kernel tell to which address each datagram of `socket` came.
+pub(super) fn tell_local(socket: &UdpSocket, is_ipv6: bool) -> io::Result<()> {
+    let (level, name) = if is_ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO)
+    };
+    set_option(socket.as_fd(), level, name, 1)
+}
+
+/// Receives a datagram: its bytes, where it is from, and the address that it came to and may be answered from.
+pub(super) fn receive_told(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, SocketAddr, Option<IpAddr>)> {
+    let mut control = Control::new();
+    let mut name = SockAddrStorage::zeroed();
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: `msghdr` consists of numbers and pointers, for which zeros are valid.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_name = (&raw mut name).cast();
+    message.msg_namelen = name.size_of();
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    let room = control.room();
+    message.msg_control = room.as_mut_ptr().cast();
+    message.msg_controllen = room.len();
+    // SAFETY: `message` points to buffers of the given lengths, which live and are not touched otherwise until
+    // the call returns; no pointer is kept.
+    let size = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let size = usize::try_from(size).map_err(|_| io::Error::last_os_error())?;
+    control.set_length(message.msg_controllen);
+    let length = message.msg_namelen.min(name.size_of());
+    // SAFETY: the kernel wrote `msg_namelen` bytes of `name`, the rest being zeros.
+    let source = unsafe { SockAddr::new(name, length) };
+    let source = source.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+    let local = Notes::read(&control, Time::ZERO, 0).local;
+    Ok((size, source, local.filter(|address| !address.is_multicast())))
+}
+
+/// Sends a datagram from `source`.
+pub(super) fn send_from(
+    socket: &UdpSocket,
+    data: &[u8],
+    destination: SocketAddr,
+    source: Option<IpAddr>,
+) -> io::Result<()> {
+    let to_ipv4 = destination.ip().to_canonical().is_ipv4();
+    let control = control(to_ipv4, 0, source, None);
+    send(socket.as_fd(), &destination.into(), &control, data)
 }
 
 /// Buffers for one receive call.

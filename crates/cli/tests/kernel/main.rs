@@ -250,6 +250,26 @@ fn a_transfer_continues_after_a_forced_unload() {
     assert!(mbit > 50.0, "{mbit} Mbit/s after the unloading");
 }
 
+#[test]
+fn what_new_sockets_choose_by_default_is_not_unloaded() {
+    let Some(loaded) = Loaded::new("default", &[]) else { return };
+    let bed = Testbed::new("default");
+    let space = bed.namespace("sender");
+    let set = |name: &str| {
+        let setting = format!("net.ipv4.tcp_congestion_control={name}");
+        run(&format!("ip netns exec {space} sysctl -qw {setting}"));
+    };
+    set(&loaded.name);
+    let end = format!("ip netns exec {space} sysctl net.ipv4.tcp_congestion_control=");
+    for more in [&[][..], &["--force"]] {
+        let unload = [&["kernel", "unload", &loaded.name], more].concat();
+        loaded.run(&unload).fails(3, &[&loaded.name, "by default", &end]);
+        assert!(congestion_controls().contains(&loaded.name));
+    }
+    set("reno");
+    loaded.unload().succeeds();
+}
+
 /// The bottleneck under four flows, without their first four seconds.
 fn four_flows(test: &str, congestion: &str) -> Bottleneck {
     let mut bed = Testbed::new(test);

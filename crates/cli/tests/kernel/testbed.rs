@@ -67,7 +67,7 @@ impl Testbed {
         bed
     }
 
-    fn namespace(&self, role: &str) -> String {
+    pub(crate) fn namespace(&self, role: &str) -> String {
         format!("{}-{role}", self.mark)
     }
 

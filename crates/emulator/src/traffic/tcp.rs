@@ -38,6 +38,8 @@ pub(crate) struct TcpSockets {
     pub(crate) to: SockAddr,
     /// The connection's identification in the kernel.
     pub(crate) connection: Connection,
+    /// The receive window in bytes, if it is limited.
+    pub(crate) window: Option<i32>,
 }
 
 /// A reaction of the kernel's congestion control.
@@ -109,6 +111,7 @@ pub(crate) struct Tcp {
     delivered: u64,
     pub(crate) receiver: Receiver,
     info: TcpInfo,
+    timeouts: u64,
     /// Last state read from the kernel's PERT; `None` if not readable.
     pub(crate) pert: Option<SocketStatus>,
     /// Whether the last write would have blocked.
@@ -148,6 +151,7 @@ impl Tcp {
             delivered: 0,
             receiver,
             info: TcpInfo::default(),
+            timeouts: 0,
             pert: None,
             is_full: true,
             due: Due::default(),
@@ -286,6 +290,11 @@ impl Tcp {
 
     fn receive(&mut self, now: Time, prompts: &mut Vec<Prompt>) {
         let Some(mut socket) = self.sink.as_ref() else { return };
+        if let Some(window) = self.sockets.window {
+            // The kernel sets it anew, by its buffer, when it learns what packets take of that. An open
+            // socket takes it.
+            let _ = sys::limit_window(socket.as_fd(), window);
+        }
         let mut buffer = [0; BUFFER];
         let mut left = MAX_BATCH;
         while left > 0
@@ -307,11 +316,11 @@ impl Tcp {
     /// Reads the connection's state from the kernel, and records the reactions of its congestion
     /// control since the last call.
     pub(crate) fn look(&mut self, now: Time) {
-        let before = self.info;
+        let (before, timeouts) = (self.info, self.timeouts);
         self.ask();
         let entered =
             |state: u8| self.info.congestion_state >= state && before.congestion_state < state;
-        let event = if self.info.timeouts > before.timeouts || entered(LOSS) {
+        let event = if self.timeouts > timeouts || entered(LOSS) {
             "timeout"
         } else if entered(REDUCED) {
             "loss"
@@ -325,8 +334,12 @@ impl Tcp {
     fn ask(&mut self) {
         // An open socket always answers.
         if self.is_started
-            && let Ok(info) = sys::tcp_info(self.sockets.source.as_fd())
+            && let Ok((info, told)) = sys::tcp_info(self.sockets.source.as_fd())
         {
+            self.timeouts = match told {
+                Some(timeouts) => timeouts.into(),
+                None => self.timeouts + timeouts_between(&self.info, &info),
+            };
             self.info = info;
         }
     }
@@ -349,7 +362,7 @@ impl Tcp {
         FlowTotals {
             sent: u64::from(info.data_segments_out),
             retransmitted: Some(u64::from(info.total_retransmitted)),
-            timeouts: u64::from(info.timeouts),
+            timeouts: self.timeouts,
             reductions: self.reductions,
             early_responses: self.pert.as_ref().map_or(0, |pert| pert.early_responses),
             acks: u64::from(info.segments_in.saturating_sub(info.data_segments_in)),
@@ -409,9 +422,36 @@ impl Tcp {
     }
 }
 
+/// Timeouts between two looks at a connection, as far as its state shows them: for kernels that do not count
+/// them. An acknowledgement between two timeouts and two looks hides the first.
+fn timeouts_between(before: &TcpInfo, now: &TcpInfo) -> u64 {
+    let in_a_row = now.timeouts_in_a_row.saturating_sub(before.timeouts_in_a_row);
+    // Something new was acknowledged since, but what was lost has not all arrived.
+    let entered = now.congestion_state >= LOSS && before.congestion_state < LOSS;
+    u64::from(in_a_row).max(u64::from(entered))
+}
+
 /// Whether a call on a non-blocking socket has to be repeated later.
 fn is_under_way(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
         || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
         || error.kind() == ErrorKind::NotConnected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_show_in_the_state_of_a_connection() {
+        let states =
+            [(0, 0), (LOSS, 1), (LOSS, 1), (LOSS, 3), (LOSS, 0), (0, 0), (LOSS, 0), (0, 0)];
+        let states = states.map(|(congestion_state, timeouts_in_a_row)| {
+            let mut info = TcpInfo::default();
+            (info.congestion_state, info.timeouts_in_a_row) = (congestion_state, timeouts_in_a_row);
+            info
+        });
+        let between = states.windows(2).map(|pair| timeouts_between(&pair[0], &pair[1]));
+        assert_eq!(between.collect::<Vec<_>>(), [1, 0, 2, 0, 0, 1, 0]);
+    }
 }

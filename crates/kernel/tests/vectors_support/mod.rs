@@ -39,6 +39,7 @@ pub(crate) fn generate() -> String {
     }
     powers(&mut csv);
     intervals(&mut csv);
+    felt(&mut csv);
     csv
 }
 
@@ -137,6 +138,30 @@ fn intervals(csv: &mut String) {
         let all: Vec<String> =
             std::iter::once(open).chain(closed).map(|length| length.to_string()).collect();
         row(csv, "I", &all.join(" "), &history.mean().unwrap_or(0.0).to_string());
+    }
+}
+
+/// ACKs of 12 GiB, with a response in the beginning and one after 9 GiB: sequence numbers pass round three
+/// times, and both distances that a signed comparison of them takes for the past and the future.
+fn felt(csv: &mut String) {
+    const STEP: u64 = 97 << 20;
+    const FLIGHT: u64 = 3 * STEP;
+    let mut responded_until = 0;
+    for place in 0..(12 << 30) / STEP {
+        let acked = place * STEP;
+        let felt = acked > responded_until;
+        let responds = place == 1 || (felt && acked > 9 << 30 && responded_until < 9 << 30);
+        if responds {
+            responded_until = acked + FLIGHT;
+        }
+        let sequence = |bytes: u64| bytes & u64::from(u32::MAX);
+        let inputs = [sequence(acked), sequence(acked + FLIGHT), u64::from(responds)];
+        row(
+            csv,
+            "F",
+            &inputs.map(|number| number.to_string()).join(" "),
+            &u8::from(felt).to_string(),
+        );
     }
 }
 

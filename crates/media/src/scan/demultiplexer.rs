@@ -23,6 +23,8 @@ pub(super) struct Pes {
     pub(super) decoded: u64,
     /// When it is shown, by the same clock; `None` if it does not say.
     pub(super) shown: Option<u64>,
+    /// It says when it is decoded; otherwise that is a guess, of the distance of those before.
+    pub(super) is_stamped: bool,
     /// Its first packet says that decoding can begin.
     pub(super) random_access: bool,
     pub(super) is_scrambled: bool,
@@ -53,8 +55,10 @@ struct Stream {
     counter: Option<u8>,
     /// The last time stamp as it was, unwrapped.
     stamp: Option<u64>,
-    /// The last decoding time, and the step to it.
+    /// The last decoding time that was said, or else the first, and how many PES packets have come since.
     last: Option<(u64, u64)>,
+    /// The distance of PES packets.
+    step: u64,
     /// What is added to time stamps since a jump, modulo 2^64.
     shift: u64,
     /// [`Demultiplexer::push_live`] has taken a PES packet for whole by its stuffing, and nothing of it has
@@ -87,6 +91,7 @@ impl Demultiplexer {
             counter: None,
             stamp: None,
             last: None,
+            step: USUAL_STEP,
             shift: 0,
             is_taken: false,
             is_stuffed_midway: false,
@@ -120,8 +125,17 @@ impl Demultiplexer {
                 let left = head.length.map(|length| length.saturating_sub(head.payload));
                 let random_access = header.random_access;
                 let (bytes, is_damaged) = (Vec::new(), false);
-                let mut pes =
-                    Pes { bytes, decoded, shown, random_access, is_scrambled, is_damaged, left };
+                let is_stamped = head.dts.is_some();
+                let mut pes = Pes {
+                    bytes,
+                    decoded,
+                    shown,
+                    is_stamped,
+                    random_access,
+                    is_scrambled,
+                    is_damaged,
+                    left,
+                };
                 add(&mut pes, payload.get(head.payload..).unwrap_or_default());
                 Some(pes)
             }
@@ -188,14 +202,16 @@ impl Demultiplexer {
         is_repeated
     }
 
-    /// Decoding time and time of showing. Decoding times never go back.
+    /// Decoding time and time of showing. Decoding times that are said never go back; those that are not said
+    /// are guessed, and count for nothing: only two stamps tell a jump of the clock, and the distance of
+    /// what is between them.
     fn times(&mut self, place: usize, head: &ts::Pes) -> (u64, Option<u64>) {
         let stream = &mut self.streams[place];
-        let next = stream.last.map(|(last, step)| last + step);
+        let next = stream.last.map(|(last, since)| last + stream.step * (since + 1));
         let Some(low) = head.dts else {
             self.without_stamp += 1;
             let decoded = next.or(self.near).unwrap_or(CYCLE);
-            stream.last = Some((decoded, stream.last.map_or(USUAL_STEP, |(_, step)| step)));
+            stream.last = Some(stream.last.map_or((decoded, 0), |(last, since)| (last, since + 1)));
             return (decoded, None);
         };
         // A cycle later, so that a stream that begins a little earlier is not below zero.
@@ -203,19 +219,18 @@ impl Demultiplexer {
         let stamp = unwrapped(near, low, STAMP_BITS);
         self.near.get_or_insert(stamp);
         let mut decoded = stamp.wrapping_add(stream.shift);
-        let mut step = USUAL_STEP;
-        if let Some((last, before)) = stream.last {
+        if let (Some((last, since)), Some(next)) = (stream.last, next) {
             match decoded.checked_sub(last).filter(|step| *step <= MAX_STEP) {
-                Some(new) => step = new,
+                Some(new) => stream.step = new / (since + 1),
                 None => {
                     self.jumps += 1;
-                    (decoded, step) = (last + before, before);
+                    decoded = next;
                     stream.shift = decoded.wrapping_sub(stamp);
                 }
             }
         }
         stream.stamp = Some(stamp);
-        stream.last = Some((decoded, step));
+        stream.last = Some((decoded, 0));
         let ahead = head.pts.map(|pts| pts.wrapping_sub(low) & (CYCLE - 1));
         (decoded, ahead.filter(|ahead| *ahead < CYCLE / 2).map(|ahead| decoded + ahead))
     }
@@ -228,7 +243,7 @@ impl Demultiplexer {
             (self.jumps, "jumps of the time stamps, after which time goes on as before"),
             (
                 self.without_stamp,
-                "PES packets without a time stamp, which come as far apart as those before",
+                "PES packets without a time stamp, which are spread between those that have one",
             ),
         ];
         let counted = counts.iter().filter(|(count, _)| *count > 0);

@@ -198,8 +198,9 @@ impl LiveDemultiplexer {
     }
 
     fn push_packet(&mut self, packet: &[u8], header: &ts::Header, units: &mut Vec<AccessUnit>) {
+        let sections = self.multiplex.sections();
         if self.multiplex.learn(packet, header) == Content::Tables {
-            if header.begins {
+            if self.multiplex.sections() > sections {
                 self.choose();
             }
             return;

@@ -183,6 +183,8 @@ pub(super) struct Control {
     /// When the next full packet may be sent.
     due: Time,
     last_sent: Time,
+    /// An arrival was last reported then.
+    heard: Time,
 }
 
 impl Control {
@@ -212,6 +214,7 @@ impl Control {
             filling_since: now,
             due: now,
             last_sent: now,
+            heard: now,
         }
     }
 
@@ -245,6 +248,7 @@ impl Control {
 
     /// Takes arrivals in their order; packets up to `next` were sent.
     pub(super) fn on_arrival(&mut self, now: Time, arrived: Arrived, next: u32) {
+        self.heard = now;
         let transit = arrived.at - arrived.sent;
         let clear = self.finder.on_arrival(arrived.sent, arrived.at, arrived.is_scout);
         if let Some(clear) = clear {
@@ -327,7 +331,14 @@ impl Control {
         }
         if let Phase::Drain { until } = self.phase {
             match self.drained_at(now, in_flight) {
-                empty if empty > now && until > now => return Action::Wait(empty.min(until)),
+                empty if empty > now && until > now => {
+                    let silent = self.silent_at(in_flight);
+                    if silent > now {
+                        return Action::Wait(empty.min(until).min(silent));
+                    }
+                    self.last_sent = now;
+                    return Action::Scout { is_urgent: false };
+                }
                 _ => self.scout(now),
             }
         }
@@ -379,6 +390,14 @@ impl Control {
         let rate = self.rate().unwrap_or(self.max_rate);
         let queue = Duration::from_secs_f64((in_flight / rate - self.round_trip()).max(0.0));
         now + queue.min(MAX_QUEUE).saturating_sub(self.scout_gap() * 2)
+    }
+
+    /// When a scout is to ask whether anything passes, while the queue should run empty: all in flight should
+    /// have arrived, at the rate last seen.
+    fn silent_at(&self, in_flight: f64) -> Time {
+        let rate = self.rate().unwrap_or(self.max_rate);
+        let all = Duration::from_secs_f64(in_flight / rate).min(MAX_QUEUE);
+        (self.heard + all).max(self.last_sent) + STALL_GAP
     }
 
     /// The queue is nearly empty.

@@ -15,24 +15,17 @@ const SAME_BASE: i64 = 1_000_000;
 /// Arrivals within this are at once, when a delay that falls is looked for, ns.
 const AT_ONCE: i64 = 2_000_000;
 
-/// Span over which losses are counted, s: shorter ones have too few packets.
-const LOSS_SPAN: f64 = 1.0;
-
-/// Losses depend on the queue if they are more frequent in a long one by this factor, and
-/// by this probability.
-const OVERFLOW_FACTOR: f64 = 2.0;
-const OVERFLOW_MORE: f64 = 0.005;
-
 /// The path in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceRow {
     /// Its beginning, since that of the first row.
     pub time: Duration,
-    /// Bits with IP headers that the bottleneck sends in a second.
+    /// Bits with IP headers that the bottleneck sends in a second, those that are lost behind it among them.
     pub rate: Rate,
     /// One-way delay without queue and transmission.
     pub delay: Duration,
-    /// Share of packets lost for another reason than the recorder's own queue, 0 to 1.
+    /// Share of packets lost for another reason than the recorder's own queue, 0 to 1; 1 while nothing passed
+    /// and nothing waited.
     pub loss: f64,
     /// Whether the rate was seen for most of this window; otherwise it is between those before and
     /// after.
@@ -71,25 +64,25 @@ impl Trace {
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
-    number: usize,
+pub(super) struct Arrival {
+    pub(super) number: usize,
     /// Since recording began, ns.
-    sent: i64,
+    pub(super) sent: i64,
     /// By the receiver's clock, ns.
-    at: i64,
+    pub(super) at: i64,
     /// Transit of an empty packet without a queue, by both clocks, ns.
-    base: i64,
-    bits: f64,
+    pub(super) base: i64,
+    pub(super) bits: f64,
     is_scout: bool,
 }
 
 impl Arrival {
     /// When it left the bottleneck, since recording began, ns.
-    const fn left(&self) -> i64 {
+    pub(super) const fn left(&self) -> i64 {
         self.at - self.base
     }
 
-    const fn departure(&self) -> Departure {
+    pub(super) const fn departure(&self) -> Departure {
         Departure { came: self.sent, left: self.left(), bits: self.bits }
     }
 }
@@ -114,21 +107,19 @@ impl Recording {
         let end = (duration - left_out).min(arrivals.last().map_or(0, Arrival::left)).max(1);
         // The last row is of half a window at least.
         let count = usize::try_from((end + window / 2) / window).unwrap_or(1).max(1);
-        let windows = rate::windows(arrivals.iter().map(Arrival::departure), window, count);
+        let losses = self.losses(&arrivals, left_out, window, count);
+        let windows = rate::windows(losses.departures(&arrivals, window), window, count);
         let rates: Vec<f64> = windows.iter().map(|one| one.rate(window)).collect();
-        let losses = self.losses(&arrivals, window, count);
         let (reference, one_way) = self.reference(&arrivals, window, &rates);
         let bases = bases_by_window(&arrivals, window, count);
         let scout = |place: usize| self.bits.1 / rates[place].max(1.0) * 1e9;
         let rows = (0..count).map(|place| {
             let delay = (bases[place] - reference) as f64 - scout(place) + one_way;
-            let loss = losses[place].clamp(0.0, 0.99);
             TraceRow {
                 time: Duration::from_nanos((place as i64 * window) as u64),
-                // What arrives is given back: the schedule takes its losses off this rate.
-                rate: Rate::from_bits_per_sec((rates[place] / (1.0 - loss)).round() as u64),
+                rate: Rate::from_bits_per_sec(rates[place].round() as u64),
                 delay: Duration::from_secs_f64(delay.max(0.0) / 1e9),
-                loss,
+                loss: losses.by_window[place].clamp(0.0, 1.0),
                 is_measured: windows[place].is_known(window),
             }
         });
@@ -223,118 +214,6 @@ impl Recording {
         let transit = (arrival.at - arrival.sent) as f64 - transmission;
         (transit as i64, ((least as f64 - transmission) / 2.0).max(0.0))
     }
-
-    /// The probability of loss in each window.
-    fn losses(&self, arrivals: &[Arrival], window: i64, count: usize) -> Vec<f64> {
-        let fates = self.fates(arrivals);
-        let longest = most_by_second(&fates, |fate| fate.waited);
-        let largest = most_by_second(&fates, |fate| fate.ahead);
-        // Queues are limited in time or in size.
-        let is_deep = |fate: &Fate| {
-            let second = second_of(fate.left);
-            fate.waited * 2.0 > longest[second] || fate.ahead * 2.0 > largest[second]
-        };
-        let (mut deep, mut shallow) = (Tally::default(), Tally::default());
-        for fate in fates.iter().flatten() {
-            if is_deep(fate) { deep.add(fate) } else { shallow.add(fate) }
-        }
-        let more = deep.share() - shallow.share();
-        let overflows = more > OVERFLOW_MORE && deep.share() > OVERFLOW_FACTOR * shallow.share();
-        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
-        let mut tallies = vec![Tally::default(); count.div_ceil(span)];
-        let last = tallies.len() - 1;
-        let counted = |fate: &&Fate| !(overflows && is_deep(fate));
-        for fate in fates.iter().flatten().filter(counted) {
-            tallies[(place_of(fate.left, window, count) / span).min(last)].add(fate);
-        }
-        (0..count).map(|place| tallies[place / span].share()).collect()
-    }
-
-    /// What became of each packet up to the last that arrived; none is missing. (A copy without
-    /// `Option` would be as large again.)
-    fn fates(&self, arrivals: &[Arrival]) -> Vec<Option<Fate>> {
-        let Some(last) = arrivals.iter().map(|arrival| arrival.number).max() else {
-            return Vec::new();
-        };
-        let mut fates: Vec<Option<Fate>> = vec![None; last + 1];
-        let (mut first, mut ahead) = (0, 0.0);
-        for (place, arrival) in arrivals.iter().enumerate() {
-            let waited = (arrival.at - arrival.sent - arrival.base).max(0) as f64;
-            // Those that left since it was sent were before it in the queue.
-            while first < place && arrivals[first].left() <= arrival.sent {
-                ahead -= arrivals[first].bits;
-                first += 1;
-            }
-            let fate = Fate { left: arrival.left(), waited, ahead, is_lost: false };
-            fates[arrival.number] = Some(fate);
-            ahead += arrival.bits;
-        }
-        // A lost packet was where those around it were: the longer queue of both counts.
-        let mut before = fates[arrivals[0].number];
-        let mut lost_since = 0;
-        for number in 0..=last {
-            let Some(fate) = fates[number] else {
-                lost_since += 1;
-                continue;
-            };
-            let waited = before.map_or(0.0, |before| before.waited).max(fate.waited);
-            let ahead = before.map_or(0.0, |before| before.ahead).max(fate.ahead);
-            let lost = Fate { left: fate.left, waited, ahead, is_lost: true };
-            fates[number - lost_since..number].fill(Some(lost));
-            (before, lost_since) = (Some(fate), 0);
-        }
-        fates
-    }
-}
-
-/// What became of a packet.
-#[derive(Clone, Copy, Debug)]
-struct Fate {
-    /// When it left the bottleneck, or the next one did, ns.
-    left: i64,
-    /// Queueing delay, ns.
-    waited: f64,
-    /// Bits that waited before it.
-    ahead: f64,
-    is_lost: bool,
-}
-
-/// Packets, and those lost.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    all: u64,
-    lost: u64,
-}
-
-impl Tally {
-    fn add(&mut self, fate: &Fate) {
-        self.all += 1;
-        self.lost += u64::from(fate.is_lost);
-    }
-
-    fn share(&self) -> f64 {
-        if self.all == 0 { 0.0 } else { self.lost as f64 / self.all as f64 }
-    }
-}
-
-fn second_of(left: i64) -> usize {
-    usize::try_from(left.max(0) / 1_000_000_000).unwrap_or(0)
-}
-
-/// The largest value of the packets of each second and those beside it.
-fn most_by_second(fates: &[Option<Fate>], value: impl Fn(&Fate) -> f64) -> Vec<f64> {
-    let fates = || fates.iter().flatten();
-    let seconds = fates().map(|fate| second_of(fate.left)).max().unwrap_or(0) + 1;
-    let mut most = vec![0.0_f64; seconds];
-    for fate in fates() {
-        let second = &mut most[second_of(fate.left)];
-        *second = value(fate).max(*second);
-    }
-    let around = |second: usize| {
-        let beside = &most[second.saturating_sub(1)..(second + 2).min(seconds)];
-        beside.iter().copied().fold(0.0, f64::max)
-    };
-    (0..seconds).map(around).collect()
 }
 
 /// Arrivals of scouts without a queue.

@@ -8,12 +8,14 @@
 //! - The recorder pauses a few times a second until the queue is empty; scouts, small packets a few
 //!   milliseconds apart, then show the delay without a queue.
 //! - Packets lost while the queue was short are the path's losses; those lost while it was long are
-//!   the recorder's own, unless losses do not depend on the queue at all.
+//!   the recorder's own, unless losses do not depend on the queue at all. Bursts that took the bottleneck's
+//!   time, and outages, are the path's.
 
 mod base;
 mod control;
 mod estimate;
 mod log;
+mod loss;
 mod rate;
 mod recorder;
 

@@ -11,6 +11,8 @@ use super::*;
 use crate::wire::Reason;
 use crate::{Failure, Receiver, ReceiverOptions, SenderOptions, Token};
 
+mod lossy;
+
 /// The path from a time on: bit/s, one-way delay, loss.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -23,6 +25,31 @@ struct Piece {
 fn piece(from: f64, mbit: f64, millis: u64, loss: f64) -> Piece {
     let from = Time::from_secs_f64(from);
     Piece { from, rate: mbit * 1e6, delay: Duration::from_millis(millis), loss }
+}
+
+/// Losses in bursts (Gilbert's model): the probabilities that one begins and that it ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bursts {
+    p: f64,
+    q: f64,
+    /// When the present one began.
+    since: Option<Time>,
+    lasted: Duration,
+}
+
+impl Bursts {
+    fn lose(&mut self, random: &mut RandomStream, now: Time) -> bool {
+        let is_other = random.chance(if self.since.is_some() { self.q } else { self.p });
+        match self.since {
+            Some(since) if is_other => {
+                self.lasted += now.since(since);
+                self.since = None;
+            }
+            None if is_other => self.since = Some(now),
+            _ => {}
+        }
+        self.since.is_some()
+    }
 }
 
 /// What is under way: when it arrives, and its bytes.
@@ -44,6 +71,7 @@ struct World {
     back: Flying,
     way_back: Duration,
     random: RandomStream,
+    bursts: Option<Bursts>,
     /// Share of reports that are lost.
     lose_back: f64,
     /// From then on nothing arrives.
@@ -71,6 +99,7 @@ impl World {
             back: VecDeque::new(),
             way_back: Duration::from_millis(20),
             random: RandomStream::new(5, "world"),
+            bursts: None,
             lose_back: 0.0,
             dead_from: Time::NEVER,
             bytes: (0, 0),
@@ -111,7 +140,9 @@ impl World {
         self.waiting.push_back((left, size));
         self.queued += size;
         let piece = self.at(left);
-        if self.random.chance(piece.loss) || left >= self.dead_from {
+        let bursts = self.bursts.as_mut();
+        let is_lost = bursts.is_some_and(|bursts| bursts.lose(&mut self.random, left));
+        if is_lost || self.random.chance(piece.loss) || left >= self.dead_from {
             return;
         }
         let before = self.there.back().map_or(Time::ZERO, |(at, _)| *at);
@@ -500,7 +531,7 @@ fn whatever_a_receiver_reports_the_recorder_ends_and_answers() {
         assert!(sent as f64 * 8.0 < 50e6 * 2.5, "seed {seed}: {sent} bytes");
         let trace = recording.lock().expect("whole").trace(WINDOW);
         assert!(trace.rows.len() <= 21, "seed {seed}");
-        assert!(trace.rows.iter().all(|row| (0.0..1.0).contains(&row.loss)), "seed {seed}");
+        assert!(trace.rows.iter().all(|row| (0.0..=1.0).contains(&row.loss)), "seed {seed}");
     }
 }
 
