@@ -112,13 +112,15 @@ def _pairs(
 
 def _of_flows(both: Mapping[str, Tables]) -> Iterator[Difference]:
     sent = pl.col("sent_packets").sum().clip(lower_bound=1)
+    # A transport that cannot tell what it sends again has none, which is not 0.
+    again = pl.when(pl.col("retransmitted").is_not_null().all()).then(pl.col("retransmitted").sum())
     groups = {
         world: tables["flows"]
         .group_by("group")
         .agg(
             pl.col("goodput_bps").sum().alias("goodput, Mbit/s") / 1e6,
             (pl.col("dropped_packets").sum() / sent * 100).alias("lost, %"),
-            (pl.col("retransmitted").sum() / sent * 100).alias("sent again, %"),
+            (again / sent * 100).alias("sent again, %"),
             (pl.col("srtt_s").mean() * 1e3).alias("smoothed RTT at the end, ms"),
             (pl.col("min_rtt_s").min() * 1e3).alias("least RTT, ms"),
         )

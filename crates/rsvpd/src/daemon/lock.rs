@@ -3,9 +3,9 @@
 //! It is a locked file in a folder into which nobody but root may write. The kernel releases the
 //! lock however the daemon ends. An abstract socket name would not do: any user can bind it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -18,6 +18,8 @@ pub(super) const FOLDER: &str = "/run/ontempo";
 const NAMESPACE: &str = "/proc/self/ns/net";
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
+/// The rights of the folder.
+const MODE: u32 = 0o755;
 /// Attempts, where another program removes the file between opening and locking.
 const MAX_ATTEMPTS: usize = 10;
 
@@ -35,7 +37,7 @@ impl Lock {
     /// Where another daemon has it, or others may write into the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, DaemonError> {
         let failed = |error: io::Error| DaemonError::system(&folder.display().to_string(), &error);
-        fs::create_dir_all(folder).and_then(|()| check(folder)).map_err(failed)?;
+        make_folder(folder).and_then(|()| check(folder)).map_err(failed)?;
         let namespace = fs::metadata(NAMESPACE).map_err(failed)?.ino();
         let path = folder.join(format!("rsvpd-{namespace}"));
         for _ in 0..MAX_ATTEMPTS {
@@ -77,6 +79,14 @@ impl Drop for Lock {
     }
 }
 
+/// Makes the folder if there is none, with its mode whatever the umask: of a wide one, [`check`] would refuse it from then on.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(MODE).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| fs::set_permissions(folder, Permissions::from_mode(MODE))),
+    }
+}
+
 /// Whether nobody but this user and root can have put files into the folder.
 fn check(folder: &Path) -> io::Result<()> {
     let about = fs::symlink_metadata(folder)?;
@@ -86,14 +96,13 @@ fn check(folder: &Path) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "it must be a folder of root's into which nobody else may write",
+        "it must be a folder of root's into which nobody else may write (chmod go-w)",
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
 
     use super::*;
@@ -101,19 +110,18 @@ mod tests {
     #[test]
     fn an_abstract_name_bound_by_another_user_keeps_no_daemon_out_but_a_daemon_does() {
         let folder = std::env::temp_dir().join(format!("ontempo-rsvpd-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         // The test of a daemon on this host may have it.
         let name = SocketAddr::from_abstract_name(b"ontempo-rsvpd").unwrap();
         let _bound = UnixListener::bind_addr(&name);
         let first = Lock::take(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, MODE, "whatever the umask");
         let mode = fs::metadata(&first.path).unwrap().mode();
         assert_eq!(mode & 0o077, 0, "others can lock it");
         assert!(Lock::take(&folder).unwrap_err().to_string().contains("another ontempo rsvpd"));
         drop(first);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         drop(Lock::take(&folder).unwrap());
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
         assert!(Lock::take(&folder).is_err(), "anybody may replace files there");
         fs::remove_dir_all(folder).unwrap();
     }
