@@ -156,6 +156,23 @@ fn a_stream_that_does_not_say_how_it_is_coded_is_named_with_what_it_lacks() {
     assert_eq!(browser.errors(), [""; 0]);
 }
 
+/// Bytes of a packet of a transport stream.
+const PACKET: usize = 188;
+
+/// Writes the checksum (ISO/IEC 13818-1, annex A) of the section that this packet holds, behind a header of 4 bytes
+/// and a pointer of 0, anew.
+fn write_checksum(packet: &mut [u8]) {
+    assert_eq!(packet[4], 0, "the section begins at once");
+    let length = usize::from(u16::from_be_bytes([packet[6] & 0x0f, packet[7]]));
+    let end = 8 + length - 4;
+    let sum = packet[5..end].iter().fold(u32::MAX, |sum, &byte| {
+        (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
+            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
+        })
+    });
+    packet[end..end + 4].copy_from_slice(&sum.to_be_bytes());
+}
+
 #[test]
 fn dual_mono_of_opus_is_silent_with_a_sentence() {
     let _alone = alone();
@@ -172,6 +189,7 @@ fn dual_mono_of_opus_is_silent_with_a_sentence() {
     for at in 0..bytes.len() - stereo.len() {
         if bytes[at..].starts_with(&stereo) {
             bytes[at + 3] = 0;
+            write_checksum(&mut bytes[at / PACKET * PACKET..][..PACKET]);
             changed += 1;
         }
     }
