@@ -5,13 +5,14 @@
 //! the owner ends. A process that obtains the lock may remove the namespaces listed there, and
 //! nothing else.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use ontempo_place::{check_system_folder, is_root_or_this_user, make_system_folder};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -24,12 +25,6 @@ const FOLDER: &str = "/run/ontempo";
 
 /// What the name of a run's control socket ends in; no run's name has a dot.
 const CONTROL: &str = ".control";
-
-/// Permission to write for the group and for all others.
-const OTHERS_MAY_WRITE: u32 = 0o022;
-
-/// The rights of the folder: others reach the sockets in it that are theirs.
-const MODE: u32 = 0o755;
 
 /// How often, and how long apart, a lock is tried that another process has.
 const LOCK_ATTEMPTS: u32 = 10;
@@ -60,7 +55,7 @@ impl RunLock {
         let folder = Path::new(FOLDER);
         let path = folder.join(run);
         let failed = |error: io::Error| EmulationError::system(&path.display(), &error);
-        make_folder(folder).and_then(|_| check(folder)).map_err(failed)?;
+        make_system_folder(folder).and_then(|_| check(folder)).map_err(failed)?;
         let Some(file) = lock(&path, open_or_make).map_err(failed)? else {
             return Err(EmulationError::Input(format!(
                 "a run called `{run}` is active; wait for its end, or choose another name with --name"
@@ -143,40 +138,19 @@ fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes a folder into which nobody else may write, whatever the umask; false if it existed.
-fn make_folder(folder: &Path) -> io::Result<bool> {
-    match DirBuilder::new().mode(MODE).create(folder) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        made => {
-            made?;
-            // A narrow umask would keep out the user who called `sudo`.
-            fs::set_permissions(folder, Permissions::from_mode(MODE))?;
-            Ok(true)
-        }
-    }
-}
-
 /// Whether only this user and root can have put files into a folder: namespaces are removed because
 /// of what is in it.
 ///
 /// # Errors
 /// If it is no folder, belongs to another user, or others may write into it.
 fn check(folder: &Path) -> io::Result<()> {
-    let about = fs::symlink_metadata(folder)?;
-    let is_own = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
-    if about.is_dir() && is_own && about.mode() & OTHERS_MAY_WRITE == 0 {
-        return Ok(());
-    }
-    let folder = folder.display();
-    let end = if about.is_dir() && is_own {
-        format!("; end that with: chmod go-w {folder}")
-    } else {
-        String::new()
-    };
-    Err(io::Error::new(
-        ErrorKind::PermissionDenied,
-        format!("{folder} must be a folder of root's into which nobody else may write{end}"),
-    ))
+    check_system_folder(folder, is_root_or_this_user).map_err(|error| {
+        // What the system says of it has no need of a name.
+        if error.raw_os_error().is_some() {
+            return error;
+        }
+        io::Error::new(error.kind(), format!("{} {error}", folder.display()))
+    })
 }
 
 /// The folder of sockets and locks, made if `make`, and checked.
@@ -186,7 +160,7 @@ fn check(folder: &Path) -> io::Result<()> {
 fn folder(make: bool) -> io::Result<&'static Path> {
     let folder = Path::new(FOLDER);
     if make {
-        make_folder(folder)?;
+        make_system_folder(folder)?;
     }
     check(folder)?;
     Ok(folder)
@@ -342,9 +316,7 @@ fn remove(run: &str, namespaces: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
-    use rustix::fs::Mode;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -365,21 +337,6 @@ mod tests {
         symlink(&folder, &link).unwrap();
         assert!(check(&link).is_err());
         fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_folder_that_is_made_is_believed_whatever_the_umask() {
-        let folder = std::env::temp_dir().join(format!("ontempo-made-{}", std::process::id()));
-        for mask in [0o000, 0o002, 0o077] {
-            // That of all threads for a moment; no other test here goes by it.
-            let before = rustix::process::umask(Mode::from_raw_mode(mask));
-            let made = make_folder(&folder);
-            rustix::process::umask(before);
-            assert!(made.unwrap());
-            assert!(!make_folder(&folder).unwrap(), "it is there");
-            assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, MODE, "{mask:o}");
-            fs::remove_dir(&folder).unwrap();
-        }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Loaded congestion controls: found, read and removed through their pinned files.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use ontempo_place::check_system_folder;
+#[cfg(bpf_object)]
+use ontempo_place::make_system_folder;
 
 use crate::{KernelError, Name, Settings, SocketStatus, defaults, machine, sockets};
 
@@ -17,10 +20,6 @@ pub const PLACE: &str = "/sys/fs/bpf/ontempo";
 const LINK: &str = "link";
 /// The file that lists its sockets.
 const SOCKETS: &str = "sockets";
-/// Permission to write for the group and for all others.
-const OTHERS_MAY_WRITE: u32 = 0o022;
-/// The rights of the folders.
-const MODE: u32 = 0o755;
 /// How long the kernel may take to unregister it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -67,9 +66,9 @@ impl Pins {
     /// Creates the folder; false if it existed.
     #[cfg(bpf_object)]
     pub(crate) fn make(&self) -> Result<bool, KernelError> {
-        make_folder(Path::new(PLACE)).map_err(KernelError::file(Path::new(PLACE)))?;
+        make_system_folder(Path::new(PLACE)).map_err(KernelError::file(Path::new(PLACE)))?;
         check(Path::new(PLACE))?;
-        make_folder(&self.0).map_err(KernelError::file(&self.0))
+        make_system_folder(&self.0).map_err(KernelError::file(&self.0))
     }
 
     pub(crate) fn link(&self) -> PathBuf {
@@ -95,36 +94,13 @@ impl Pins {
     }
 }
 
-/// Makes a folder into which nobody else may write, whatever the umask; false if it existed.
-#[cfg_attr(not(bpf_object), allow(dead_code))]
-fn make_folder(folder: &Path) -> io::Result<bool> {
-    match DirBuilder::new().mode(MODE).create(folder) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        made => {
-            made?;
-            fs::set_permissions(folder, Permissions::from_mode(MODE))?;
-            Ok(true)
-        }
-    }
-}
-
 /// Whether only root can have put files into a folder, if it exists: they are read and removed with
 /// root's rights.
 fn check(place: &Path) -> Result<(), KernelError> {
-    let about = match fs::symlink_metadata(place) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        about => about.map_err(KernelError::file(place))?,
-    };
-    if about.is_dir() && about.uid() == 0 && about.mode() & OTHERS_MAY_WRITE == 0 {
-        return Ok(());
+    match check_system_folder(place, |owner| owner == 0) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        checked => checked.map_err(KernelError::file(place)),
     }
-    let end = if about.is_dir() && about.uid() == 0 {
-        format!("; end that with: chmod go-w {}", place.display())
-    } else {
-        String::new()
-    };
-    let why = format!("must be a folder of root's into which nobody else may write{end}");
-    Err(KernelError::file(place)(io::Error::new(ErrorKind::PermissionDenied, why)))
 }
 
 /// All loaded congestion controls, by name.
@@ -190,9 +166,7 @@ pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
-    use rustix::fs::Mode;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -214,20 +188,5 @@ mod tests {
         assert!(check(&link).is_err_and(|error| error.to_string().contains("must be a folder")));
         assert!(check(&place.join("absent")).is_ok());
         fs::remove_dir_all(place).unwrap();
-    }
-
-    #[test]
-    fn a_folder_that_is_made_is_believed_whatever_the_umask() {
-        let folder = std::env::temp_dir().join(format!("ontempo-made-pins-{}", std::process::id()));
-        for mask in [0o000, 0o002, 0o077] {
-            // That of all threads for a moment; no other test here goes by it.
-            let before = rustix::process::umask(Mode::from_raw_mode(mask));
-            let made = make_folder(&folder);
-            rustix::process::umask(before);
-            assert!(made.unwrap());
-            assert!(!make_folder(&folder).unwrap(), "it is there");
-            assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, MODE, "{mask:o}");
-            fs::remove_dir(&folder).unwrap();
-        }
     }
 }

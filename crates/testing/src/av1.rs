@@ -131,7 +131,7 @@ impl Mux {
         for (place, pid, section) in
             [(0, 0, pat[1..].to_vec()), (1, PMT, [&head[..], &entry].concat())]
         {
-            let mut payload = [&[0][..], &section, &checksum(&section).to_be_bytes()].concat();
+            let mut payload = [&[0][..], &section, &section_checksum(&section).to_be_bytes()].concat();
             payload.resize(PACKET - 4, 0xff);
             self.packet(place, pid, true, &[], &payload);
         }
@@ -197,8 +197,8 @@ fn escape(bytes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// CRC-32 of a section (ISO/IEC 13818-1, annex A).
-fn checksum(bytes: &[u8]) -> u32 {
+/// CRC-32 of a section of a transport stream's table (ISO/IEC 13818-1, annex A).
+pub fn section_checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |sum, &byte| {
         (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
             sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 pub use allocator::CountingAllocator;
-pub use av1::{Av1Framing, av1_transport_stream};
+pub use av1::{Av1Framing, av1_transport_stream, section_checksum};
 pub use usage::used;
 
 /// The environment variable that names the file of skips. Each line holds kind, test and reason,

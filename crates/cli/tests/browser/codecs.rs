@@ -165,11 +165,7 @@ fn write_checksum(packet: &mut [u8]) {
     assert_eq!(packet[4], 0, "the section begins at once");
     let length = usize::from(u16::from_be_bytes([packet[6] & 0x0f, packet[7]]));
     let end = 8 + length - 4;
-    let sum = packet[5..end].iter().fold(u32::MAX, |sum, &byte| {
-        (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
-            sum << 1 ^ if sum >> 31 == 1 { 0x04c1_1db7 } else { 0 }
-        })
-    });
+    let sum = ontempo_testing::section_checksum(&packet[5..end]);
     packet[end..end + 4].copy_from_slice(&sum.to_be_bytes());
 }
 

@@ -3,11 +3,12 @@
 //! It is a locked file in a folder into which nobody but root may write. The kernel releases the
 //! lock however the daemon ends. An abstract socket name would not do: any user can bind it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ontempo_place::{check_system_folder, is_root_or_this_user, make_system_folder};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::error::DaemonError;
@@ -16,10 +17,6 @@ use crate::error::DaemonError;
 pub(super) const FOLDER: &str = "/run/ontempo";
 /// The network namespace of this process; its inode is the number of the namespace.
 const NAMESPACE: &str = "/proc/self/ns/net";
-/// Permission to write for the group and for all others.
-const OTHERS_MAY_WRITE: u32 = 0o022;
-/// The rights of the folder.
-const MODE: u32 = 0o755;
 /// Attempts, where another program removes the file between opening and locking.
 const MAX_ATTEMPTS: usize = 10;
 
@@ -37,7 +34,9 @@ impl Lock {
     /// Where another daemon has it, or others may write into the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, DaemonError> {
         let failed = |error: io::Error| DaemonError::system(&folder.display().to_string(), &error);
-        make_folder(folder).and_then(|()| check(folder)).map_err(failed)?;
+        make_system_folder(folder)
+            .and_then(|_| check_system_folder(folder, is_root_or_this_user))
+            .map_err(failed)?;
         let namespace = fs::metadata(NAMESPACE).map_err(failed)?.ino();
         let path = folder.join(format!("rsvpd-{namespace}"));
         for _ in 0..MAX_ATTEMPTS {
@@ -79,30 +78,10 @@ impl Drop for Lock {
     }
 }
 
-/// Makes the folder if there is none, with its mode whatever the umask: of a wide one, [`check`] would refuse it from then on.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(MODE).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.and_then(|()| fs::set_permissions(folder, Permissions::from_mode(MODE))),
-    }
-}
-
-/// Whether nobody but this user and root can have put files into the folder.
-fn check(folder: &Path) -> io::Result<()> {
-    let about = fs::symlink_metadata(folder)?;
-    let is_own = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
-    if about.is_dir() && is_own && about.mode() & OTHERS_MAY_WRITE == 0 {
-        return Ok(());
-    }
-    Err(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "it must be a folder of root's into which nobody else may write (chmod go-w)",
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{SocketAddr, UnixListener};
 
     use super::*;
@@ -114,14 +93,14 @@ mod tests {
         let name = SocketAddr::from_abstract_name(b"ontempo-rsvpd").unwrap();
         let _bound = UnixListener::bind_addr(&name);
         let first = Lock::take(&folder).unwrap();
-        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, MODE, "whatever the umask");
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o755, "whatever the umask");
         let mode = fs::metadata(&first.path).unwrap().mode();
         assert_eq!(mode & 0o077, 0, "others can lock it");
         assert!(Lock::take(&folder).unwrap_err().to_string().contains("another ontempo rsvpd"));
         drop(first);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         drop(Lock::take(&folder).unwrap());
-        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(Lock::take(&folder).is_err(), "anybody may replace files there");
         fs::remove_dir_all(folder).unwrap();
     }
