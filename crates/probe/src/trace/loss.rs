@@ -18,7 +18,7 @@ const OVERFLOW_MORE: f64 = 0.005;
 const OUTAGE: (usize, i64) = (10, 100_000_000);
 
 /// The most that losses are taken off again from a rate.
-const MOST_COUNTED: f64 = 0.99;
+const MAX_COUNTED: f64 = 0.99;
 
 /// A burst of at least so many is the path's if it took this share of the time that the bottleneck takes to
 /// send it: what a queue does not take in takes none.
@@ -118,7 +118,7 @@ impl Recording {
         }
         let share = |tallies: &[Tally], place: usize| tallies[place / span].share();
         let unplaced = |place| if overflows { share(&others, place) } else { 0.0 };
-        let unplaced = (0..count).map(|place| unplaced(place).min(MOST_COUNTED)).collect();
+        let unplaced = (0..count).map(|place| unplaced(place).min(MAX_COUNTED)).collect();
         let mut passed = vec![window; count];
         outages.iter().for_each(|outage| take(*outage, window, &mut passed));
         let by_window = passed.iter().enumerate().map(|(place, passed)| {

@@ -7,7 +7,7 @@ use ontempo_foundation::Bytes;
 
 use super::admission::Share;
 use super::boundary::{InterfaceId, Reservation};
-use super::state::{Flow, FlowId, Neighbour, ResvState, SessionState, Told};
+use super::state::{Flow, FlowId, Neighbour, Requested, ResvState, SessionState};
 use crate::message::{
     Cause, Dclass, Descriptor, FlowSpec, Marked, Sender, Session, Style, TrafficSpec,
 };
@@ -74,7 +74,7 @@ pub(super) fn merged_resv(
     state: &SessionState,
     previous: Neighbour,
     aggregate: impl Fn(InterfaceId, &FlowSpec) -> Option<Dclass>,
-) -> Option<(Style, Vec<Told>)> {
+) -> Option<(Style, Vec<Requested>)> {
     let style = state.style()?;
     let senders: Vec<Sender> = state
         .paths
@@ -82,16 +82,19 @@ pub(super) fn merged_resv(
         .filter(|(_, path)| path.previous() == previous)
         .map(|(sender, _)| *sender)
         .collect();
-    let told = |flowspec, filters, of: &[Sender], flow_id| {
+    let requested = |flowspec, filters, of: &[Sender], flow_id| {
         let (dclass, unserved) = dclass_towards(state, of, flow_id, &aggregate);
-        Told { marked: Marked { descriptor: Descriptor { flowspec, filters }, dclass }, unserved }
+        Requested {
+            marked: Marked { descriptor: Descriptor { flowspec, filters }, dclass },
+            unserved,
+        }
     };
-    let flows: Vec<Told> = if style == Style::FixedFilter {
+    let flows: Vec<Requested> = if style == Style::FixedFilter {
         senders
             .iter()
             .filter_map(|sender| {
                 let flowspec = merged_towards(state, &[*sender], Some(*sender))?;
-                Some(told(flowspec, vec![*sender], &[*sender], Some(*sender)))
+                Some(requested(flowspec, vec![*sender], &[*sender], Some(*sender)))
             })
             .collect()
     } else {
@@ -100,7 +103,7 @@ pub(super) fn merged_resv(
             Style::Wildcard => Vec::new(),
             _ => named(state, &senders),
         };
-        vec![told(flowspec, filters, &senders, None)]
+        vec![requested(flowspec, filters, &senders, None)]
     };
     (!flows.is_empty()).then_some((style, flows))
 }
@@ -195,14 +198,14 @@ fn smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
 
 /// The filterspecs of `before` that `after` lacks: for them a ResvTear is due. Under WF there are
 /// none.
-pub(super) fn removed_filters(before: &[Told], after: &[Told]) -> Vec<Sender> {
+pub(super) fn removed_filters(before: &[Requested], after: &[Requested]) -> Vec<Sender> {
     let kept: BTreeSet<&Sender> = filters_of(after).collect();
     let all = filters_of(before);
     all.filter(|sender| !kept.contains(sender)).copied().collect()
 }
 
-fn filters_of(told: &[Told]) -> impl Iterator<Item = &Sender> {
-    told.iter().flat_map(|told| &told.marked.descriptor.filters)
+fn filters_of(requested: &[Requested]) -> impl Iterator<Item = &Sender> {
+    requested.iter().flat_map(|requested| &requested.marked.descriptor.filters)
 }
 
 /// The reservations that are installed or required, by interface.

@@ -4,7 +4,7 @@ use ontempo_foundation::{Duration, Time};
 
 use super::boundary::{Event, InterfaceId, Routes};
 use super::node::Machine;
-use super::state::{Neighbour, PathState, ResvState, SessionState, Told, UpstreamResv};
+use super::state::{Neighbour, PathState, Requested, ResvState, SessionState, UpstreamResv};
 use crate::local::{Notice, PathStatus, RequestStatus, ReservationStatus, Room, SessionStatus};
 use crate::message::{RawObject, Sender, Session, class};
 
@@ -63,7 +63,7 @@ fn session_status(session: &Session, state: &SessionState, rooms: &mut Rooms) ->
 
 fn path_statuses(state: &SessionState, sender: &Sender, path: &PathState) -> PathStatus {
     let up = state.upstream.get(&path.previous());
-    let mut marks = up.into_iter().flat_map(|up| up.flows.iter().filter_map(Told::mark));
+    let mut marks = up.into_iter().flat_map(|up| up.flows.iter().filter_map(Requested::mark));
     PathStatus {
         sender: *sender,
         traffic: path.traffic,
@@ -105,7 +105,7 @@ fn request_statuses(
     up: &UpstreamResv,
 ) -> impl Iterator<Item = RequestStatus> {
     index(previous.0).into_iter().flat_map(move |interface| {
-        up.flows.iter().map(|told| &told.marked).map(move |marked| RequestStatus {
+        up.flows.iter().map(|requested| &requested.marked).map(move |marked| RequestStatus {
             style: up.style,
             previous: previous.1,
             interface,

@@ -306,7 +306,7 @@ impl<R: Routes> Machine<R> {
             confirm,
             scope: Vec::new(),
             style: up.style,
-            flows: up.flows.iter().map(|told| told.marked.clone()).collect(),
+            flows: up.flows.iter().map(|requested| requested.marked.clone()).collect(),
         });
         if let Some(receiver) = confirm {
             let until = now + self.config.lifetime(self.config.refresh);

@@ -155,7 +155,7 @@ pub(super) struct UpstreamResv {
     /// The logical interface handle (LIH) of the previous hop.
     pub(super) handle: u32,
     pub(super) style: Style,
-    pub(super) flows: Vec<Told>,
+    pub(super) flows: Vec<Requested>,
     pub(super) refresh_at: Time,
     pub(super) sent: OwnMessageId,
     pub(super) confirms: Confirms,
@@ -165,13 +165,13 @@ pub(super) struct UpstreamResv {
 
 /// A flow descriptor as a previous hop has it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Requested {
     pub(super) marked: Marked,
     /// DSCPs that nodes downstream ask for, which those of `marked` cannot serve.
     pub(super) unserved: Dclass,
 }
 
-impl Told {
+impl Requested {
     /// What its senders are to mark with, if anything.
     pub(super) fn mark(&self) -> Option<Mark> {
         let Marked { descriptor, dclass } = &self.marked;

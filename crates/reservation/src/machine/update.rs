@@ -10,7 +10,8 @@ use super::boundary::{Change, ControlRequest, Event, InterfaceId, NextHop, Route
 use super::merge::{enforced, flow_ids, merged_resv, removed_filters};
 use super::node::Machine;
 use super::state::{
-    Confirms, Flow, FlowId, Installed, Neighbour, OwnMessageId, SessionState, Told, UpstreamResv,
+    Confirms, Flow, FlowId, Installed, Neighbour, OwnMessageId, Requested, SessionState,
+    UpstreamResv,
 };
 use super::timers::Timer;
 use crate::message::{Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style};
@@ -209,8 +210,8 @@ impl<R: Routes> Machine<R> {
                     && before
                         .flows
                         .iter()
-                        .map(|told| &told.marked)
-                        .eq(flows.iter().map(|told| &told.marked)) =>
+                        .map(|requested| &requested.marked)
+                        .eq(flows.iter().map(|requested| &requested.marked)) =>
             {
                 before.flows = flows;
                 false
@@ -249,17 +250,17 @@ impl<R: Routes> Machine<R> {
         session: &Session,
         state: &SessionState,
         previous: Neighbour,
-        flows: &[Told],
+        flows: &[Requested],
     ) {
         let before = state.upstream.get(&previous).map_or(&[][..], |up| &up.flows);
-        for told in flows {
-            let senders = &told.marked.descriptor.filters;
-            let is_same = |other: &&Told| {
+        for requested in flows {
+            let senders = &requested.marked.descriptor.filters;
+            let is_same = |other: &&Requested| {
                 let others = &other.marked.descriptor.filters;
                 others == senders || others.iter().any(|sender| senders.contains(sender))
             };
-            let of = |told: &Told| (told.marked.dclass, told.unserved);
-            let (dscps, unserved) = of(told);
+            let of = |requested: &Requested| (requested.marked.dclass, requested.unserved);
+            let (dscps, unserved) = of(requested);
             if before.iter().find(is_same).map(of).unwrap_or_default() != (dscps, unserved) {
                 let (session, senders) = (*session, senders.clone());
                 let (by, previous) = previous;
@@ -274,7 +275,7 @@ impl<R: Routes> Machine<R> {
         session: &Session,
         state: &mut SessionState,
         previous: Neighbour,
-        (style, flows, handle): (Style, Vec<Told>, u32),
+        (style, flows, handle): (Style, Vec<Requested>, u32),
         confirm: Option<IpAddr>,
     ) {
         let (refresh_at, sent, confirms) = state
@@ -283,8 +284,8 @@ impl<R: Routes> Machine<R> {
             .map_or((Time::NEVER, OwnMessageId::default(), Confirms::default()), |before| {
                 (before.refresh_at, before.sent, before.confirms)
             });
-        let affected = flows.iter().map(|told| told.marked.descriptor.clone()).collect();
-        let marks = flows.iter().filter_map(Told::mark).collect();
+        let affected = flows.iter().map(|requested| requested.marked.descriptor.clone()).collect();
+        let marks = flows.iter().filter_map(Requested::mark).collect();
         let up = UpstreamResv { handle, style, flows, refresh_at, sent, confirms, changed: now };
         state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
