@@ -131,7 +131,8 @@ impl Mux {
         for (place, pid, section) in
             [(0, 0, pat[1..].to_vec()), (1, PMT, [&head[..], &entry].concat())]
         {
-            let mut payload = [&[0][..], &section, &section_checksum(&section).to_be_bytes()].concat();
+            let mut payload =
+                [&[0][..], &section, &section_checksum(&section).to_be_bytes()].concat();
             payload.resize(PACKET - 4, 0xff);
             self.packet(place, pid, true, &[], &payload);
         }
