@@ -354,7 +354,10 @@ check-claims: build
 	$(call step,check-claims)
 	$(BIN)/ontempo-lab reproduce --quick --no-open --check-verdicts experiments/verdicts.txt
 
+# Files of tests at once: one more than there are processors, as many tests wait.
+AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+
 .PHONY: test-python
 test-python: build
 	$(call step,test-python)
-	$(BIN)/pytest | tee -a $(TESTED)/output
+	$(BIN)/pytest --numprocesses $(AT_ONCE) --dist loadfile | tee -a $(TESTED)/output

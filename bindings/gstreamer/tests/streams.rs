@@ -17,14 +17,25 @@ fn bytes(frames: &[Seen]) -> Vec<&[u8]> {
     frames.iter().map(|seen| seen.bytes.as_slice()).collect()
 }
 
-/// How much later than at the sender a frame of these is shown, ns: one late enough for both to be known well, and before
-/// the end, where encoders give out at once what they have held.
-fn moved(sent: &[Seen], received: &[Seen]) -> i64 {
+/// How much later than at the sender the frame at this twentieth of these is shown, ns.
+fn moved(sent: &[Seen], received: &[Seen], twentieth: usize) -> i64 {
     let nanos = |frames: &[Seen]| {
-        let one = frames.get(sent.len() * 3 / 4).and_then(|seen| seen.running);
+        let one = frames.get(sent.len() * twentieth / 20).and_then(|seen| seen.running);
         one.expect("a time").nseconds() as i64
     };
     nanos(received) - nanos(sent)
+}
+
+/// How far pictures and sound are out of step, ns: the median over frames late enough for both to be known well, and
+/// before the end, where encoders give out at once what they have held. On a busy machine encoders become faster while
+/// they run, and at that moment a picture is placed by what is newer than for the sound beside it.
+fn apart(sent: [&[Seen]; 2], received: [&[Seen]; 2]) -> i64 {
+    let mut all: Vec<i64> = (8..=16)
+        .map(|at| moved(sent[0], received[0], at) - moved(sent[1], received[1], at))
+        .map(i64::abs)
+        .collect();
+    all.sort_unstable();
+    all[all.len() / 2]
 }
 
 /// All frames of both arrive, the same bytes, decoded, and in step.
@@ -53,7 +64,7 @@ fn are_carried(elements: &[&str], pictures: &str, sound: &str, then: &str) {
     assert_eq!(taken(&shown).len(), 50);
     assert!(taken(&heard).len() >= 85);
     // Less than is noticed (EBU R 37).
-    let apart = (moved(&of_film, &film) - moved(&of_voice, &voice)).abs();
+    let apart = apart([&of_film, &of_voice], [&film, &voice]);
     assert!(apart < 60_000_000, "{apart} ns out of step");
 }
 
