@@ -12,7 +12,7 @@ from conftest import EXPERIMENTS
 from ontempo.lab import report_pages
 from ontempo.lab.catalogue import Listing, listings, load_rows
 from ontempo.lab.claims import Cause, Check, Claim, Finding, Paper, Verdict, World, no_cells
-from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.figure_html import figure_html
 from ontempo.lab.plots import Axis, Figure, Series, View, plotly_layout
@@ -271,6 +271,33 @@ def test_a_report_that_cannot_be_written_is_an_environment_error(tmp_path: Path)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UnfitEnvironmentError, match="cannot write here"):
         write_report(make(HOLDS), tmp_path / "file" / "report")
+
+
+def test_a_folder_that_is_no_report_is_not_replaced(tmp_path: Path) -> None:
+    theirs = tmp_path / "report" / "thesis.html"
+    theirs.parent.mkdir()
+    theirs.write_text("ten years")
+    with pytest.raises(BadInputError, match="not written here"):
+        write_report(make(HOLDS), tmp_path / "report")
+    assert theirs.read_text() == "ten years"
+
+
+def test_an_interruption_while_a_report_is_replaced_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = write_report(make(HOLDS), tmp_path / "report")
+    before, rename = index.read_text(), Path.rename
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path.name.startswith(".tmp-"):
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_report(make(FAILS), tmp_path / "report")
+    assert index.read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
 
 def test_a_report_replaces_the_one_before_and_leaves_nothing_temporary(tmp_path: Path) -> None:

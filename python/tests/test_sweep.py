@@ -561,6 +561,31 @@ def test_tables_that_the_study_no_longer_names_are_removed(tmp_path: Path) -> No
     assert not theirs.exists()
 
 
+@pytest.mark.parametrize("theirs", ["results/thesis.txt", "tables/thesis.txt"])
+def test_a_folder_with_files_of_the_users_is_refused_before_anything_runs(
+    tmp_path: Path, theirs: str
+) -> None:
+    path = write(tmp_path, 'tables = ["flows"]' + COLUMNS)
+    kept = tmp_path / "out" / theirs
+    kept.parent.mkdir(parents=True)
+    kept.write_text("ten years")
+    result = run(path)
+    assert result.exit_code == BAD_INPUT
+    assert "holds files that were not written here" in " ".join(result.output.split())
+    assert kept.read_text() == "ten years"
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_names_and_values_of_a_study_send_no_control_characters_to_the_terminal(
+    tmp_path: Path,
+) -> None:
+    columns = COLUMNS.replace("videos =", '"vi\\u001b[31mdeos" =')
+    result = run(write(tmp_path, columns))
+    assert result.exit_code == 0
+    assert "\x1b[31m" not in result.output
+    assert "deos" in result.output
+
+
 def test_two_runs_on_one_folder_are_kept_apart(tmp_path: Path) -> None:
     path = write(tmp_path, COLUMNS)
     (tmp_path / "out").mkdir()

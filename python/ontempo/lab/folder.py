@@ -69,8 +69,29 @@ def _lock_file(folder: Path) -> TextIO:
     return os.fdopen(file, "a+", encoding="utf-8")
 
 
-def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Replace a folder's content: readers find the old one or the complete new one."""
+def require_replaceable(folder: Path, is_own: Callable[[Path], bool]) -> None:
+    """Raise `BadInputError` if a folder holds something, and not what was written there before."""
+    try:
+        is_replaceable = not folder.exists() or (
+            folder.is_dir() and (not any(folder.iterdir()) or is_own(folder))
+        )
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    if folder.is_symlink() or not is_replaceable:
+        raise BadInputError(
+            f"{folder}: holds files that were not written here by ontempo-lab; move it away, or"
+            " choose another folder with --out"
+        )
+
+
+def replace_folder(
+    folder: Path, is_own: Callable[[Path], bool], fill: Callable[[Path], None]
+) -> None:
+    """Replace a folder's content: readers find the old one or the complete new one.
+
+    `BadInputError` if it is not replaceable.
+    """
+    require_replaceable(folder, is_own)
     new = folder.with_name(f".tmp-{folder.name}-{uuid4().hex}")
     old = folder.with_name(f".old-{folder.name}-{uuid4().hex}")
     try:
@@ -81,6 +102,9 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
                 folder.rename(old)
             new.rename(folder)
         finally:
+            # What was there is back, whatever came between.
+            if not folder.exists() and old.exists():
+                old.rename(folder)
             shutil.rmtree(new, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:

@@ -21,12 +21,12 @@ from ontempo.lab.engine import Engine, NativeEngine
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
-from ontempo.lab.folder import write_text
+from ontempo.lab.folder import require_replaceable, write_text
 from ontempo.lab.kept import read_kept
 from ontempo.lab.quality_command import run_quality
 from ontempo.lab.readings import EVERY, requested, under, with_seeds
 from ontempo.lab.report import Report
-from ontempo.lab.report_pages import write_report
+from ontempo.lab.report_pages import is_report, write_report
 from ontempo.lab.sweep_command import print_plan, run_sweep
 from ontempo.lab.terminal import exit_codes
 from ontempo.lab.verdict_file import verdict_text
@@ -210,6 +210,7 @@ def reproduce(
         if show_list:
             reproducing.list_claims(claims, readings, scale, as_json=as_json)
             return
+        require_replaceable(out / "report", is_report)
         engine = make_engine()
         hindered = hindrances({claim.id: claim.cells(scale) for claim in claims})
         every_claim = [

@@ -44,8 +44,14 @@ INDEX, DIFFERENCES = "index.html", "differences.html"
 
 def write_report(report: Report, folder: Path) -> Path:
     """Write every page, all or none, and return the index."""
-    replace_folder(folder, lambda new: _fill(report, new))
+    replace_folder(folder, is_report, lambda new: _fill(report, new))
     return folder / INDEX
+
+
+def is_report(folder: Path) -> bool:
+    """Whether a report was written here before."""
+    index = folder / INDEX
+    return index.is_file() and SITE in index.read_text("utf-8", errors="replace")
 
 
 def _fill(report: Report, folder: Path) -> None:

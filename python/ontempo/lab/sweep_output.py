@@ -27,11 +27,11 @@ from rich.text import Text
 
 from ontempo.lab.batches import lag_one
 from ontempo.lab.errors import BadInputError
-from ontempo.lab.folder import replace_folder, unwritable, write_parquet
+from ontempo.lab.folder import replace_folder, require_replaceable, unwritable, write_parquet
 from ontempo.lab.statistics import Interval
 from ontempo.lab.sweep import Outcome, Swept
 
-RESULT, TABLES = "study.json", "tables"
+RESULT, RESULTS, TABLES = "study.json", "results", "tables"
 
 MANY, TOO_MANY = 1e4, 1e12
 """Between these a number is written out, without a power of ten."""
@@ -44,7 +44,9 @@ SHORT = 12
 
 
 def require_own(study: Path, out: Path) -> None:
-    """Raise `BadInputError` if a folder holds the results of another study."""
+    """Raise `BadInputError` if a folder holds the results of another study, or other files."""
+    for name in (RESULTS, TABLES):
+        require_replaceable(out / name, _has_cells)
     try:
         found = json.loads((out / RESULT).read_text("utf-8"))
         named = str(found["study"])
@@ -58,14 +60,20 @@ def require_own(study: Path, out: Path) -> None:
         )
 
 
+def _has_cells(folder: Path) -> bool:
+    """Whether a folder holds nothing but tables of cells."""
+    files = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    return all(path.suffix == ".parquet" and path.parent.name.startswith("cell=") for path in files)
+
+
 def write_results(swept: Swept, out: Path) -> None:
     """Write everything; tables of an earlier version of the study go, too."""
-    replace_folder(out / "results", lambda folder: _runs(swept, folder))
+    replace_folder(out / RESULTS, _has_cells, lambda folder: _runs(swept, folder))
     if swept.file.tables:
-        replace_folder(out / TABLES, lambda folder: _tables(swept, folder))
+        replace_folder(out / TABLES, _has_cells, lambda folder: _tables(swept, folder))
     try:
         if not swept.file.tables and (out / RESULT).exists():
-            # Else the folder may be the user's.
+            require_replaceable(out / TABLES, _has_cells)
             shutil.rmtree(out / TABLES, ignore_errors=True)
         _whole(out / "summary.parquet", lambda path: write_parquet(swept.summary(), path))
         text = json_text(swept, out)
@@ -222,7 +230,7 @@ def as_tables(swept: Swept, console: Console) -> list[Table]:
     outcomes = swept.outcomes
     axes = [
         _Column(
-            axis.name, [Text(str(one.point.labels[place][1])) for one in outcomes], is_axis=True
+            axis.name, [_shown(str(one.point.labels[place][1])) for one in outcomes], is_axis=True
         )
         for place, axis in enumerate(swept.file.axes)
     ]
@@ -269,13 +277,22 @@ class _Column:
         return replace(self, name="\n".join(line for line in lines if line))
 
 
+def _shown(text: str) -> Text:
+    """A name or value of the study's as a terminal may show it: without control characters."""
+    return Text(
+        "".join(
+            one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text
+        )
+    )
+
+
 def _table(columns: list[_Column]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         if column.is_axis:
-            table.add_column(Text(column.name), overflow="fold")
+            table.add_column(_shown(column.name), overflow="fold")
         else:
-            table.add_column(Text(column.name), justify="right", no_wrap=True)
+            table.add_column(_shown(column.name), justify="right", no_wrap=True)
     for row in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*row)
     return table

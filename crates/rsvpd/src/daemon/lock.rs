@@ -13,8 +13,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::DaemonError;
 
-/// The folder of the lock.
-pub(super) const FOLDER: &str = "/run/ontempo";
+/// The folder of the lock: the daemon's alone, since a service manager gives it to the daemon's user and removes it
+/// at the end. `/run/ontempo` is root's: emulations and metrics go by it.
+pub(super) const FOLDER: &str = "/run/ontempo-rsvpd";
 /// The network namespace of this process; its inode is the number of the namespace.
 const NAMESPACE: &str = "/proc/self/ns/net";
 /// Attempts, where another program removes the file between opening and locking.
@@ -34,9 +35,13 @@ impl Lock {
     /// Where another daemon has it, or others may write into the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, DaemonError> {
         let failed = |error: io::Error| DaemonError::system(&folder.display().to_string(), &error);
-        make_system_folder(folder)
-            .and_then(|_| check_system_folder(folder, is_root_or_this_user))
-            .map_err(failed)?;
+        make_system_folder(folder).map_err(failed)?;
+        check_system_folder(folder, is_root_or_this_user).map_err(|error| {
+            failed(io::Error::new(
+                error.kind(),
+                format!("{error}; a service has one of its own while it runs: systemctl stop ontempo-rsvpd"),
+            ))
+        })?;
         let namespace = fs::metadata(NAMESPACE).map_err(failed)?.ino();
         let path = folder.join(format!("rsvpd-{namespace}"));
         for _ in 0..MAX_ATTEMPTS {
@@ -103,5 +108,20 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(Lock::take(&folder).is_err(), "anybody may replace files there");
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_service_gets_this_folder_and_not_the_one_that_root_alone_writes_into() {
+        let packaging = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"));
+        let read = |name: &str| fs::read_to_string(packaging.join(name)).unwrap();
+        let unit = read("systemd/ontempo-rsvpd.service");
+        let folder = unit.lines().find_map(|line| line.strip_prefix("RuntimeDirectory=")).unwrap();
+        assert_eq!(format!("/run/{folder}"), FOLDER);
+        assert!(
+            unit.contains(&format!("/bin/ln -sfn {folder}/rsvp.sock ")),
+            "its link leads there"
+        );
+        assert!(read("systemd/rsvpd.toml").contains(&format!("socket = \"{FOLDER}/rsvp.sock\"")));
+        assert!(read("debian/postrm").contains(&format!("rm -rf {FOLDER}\n")));
     }
 }
