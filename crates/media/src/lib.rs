@@ -56,6 +56,7 @@ pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use mux::{Muxed, NO_FRAME, Sending};
 pub use numbers::Numbers;
 pub use packetizer::{Format, Gathering, Packetizer, PacketizerOptions};
+pub use packets::{begins_transport_stream, stuffing_share};
 pub use scan::{AccessUnit, FilmError, LiveDemultiplexer, StreamCoding};
 pub use streams::{Codings, MAX_STREAMS, split_number};
 pub use stuffing::{Fill, NULL_PAYLOAD, Stuffing};

@@ -1,27 +1,28 @@
 //! The frames of a film in a transport stream.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use ontempo_foundation::Duration;
 
 use crate::frames::length;
-use crate::packets::Packets;
-use crate::ts::{self, Content, Multiplex, NamedStream, PACKET};
+use crate::ts::{self, Content, NamedStream, PACKET, PACKET_WITH_PARITY};
 use crate::{Codec, Frame, FrameKind, FrameTable, MAX_FRAME_SIZE, MAX_FRAMES};
 
 mod av1;
 mod bits;
 mod chains;
+mod course;
 mod demultiplexer;
 mod live;
 mod marks;
 mod sound;
+mod stamps;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use av1::Av1State;
 use chains::{Picture, chains};
+use course::Course;
 use demultiplexer::{Demultiplexer, Pes};
 pub use live::{AccessUnit, LiveDemultiplexer, StreamCoding};
 pub(crate) use marks::{MarkReader, Marks};
@@ -30,13 +31,13 @@ use sound::{Framing, SoundCutter, SoundFrame};
 /// Why a transport stream gives no table of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilmError {
-    /// No packet of 188 bytes begins at this byte.
+    /// From this byte on there are no packets of 188, 192 or 204 bytes.
     NoPacket(usize),
     /// No table names a stream of pictures; how many streams of other content there are.
     NoStream(usize),
     /// There is a stream of pictures, but no whole picture in it.
     NoPictures,
-    /// The pictures are scrambled.
+    /// The pictures are scrambled: most of their packets say so.
     Scrambled,
     /// More than [`MAX_FRAMES`].
     TooManyFrames,
@@ -51,9 +52,11 @@ impl fmt::Display for FilmError {
         match self {
             Self::NoPacket(at) => write!(
                 f,
-                "no transport stream: at byte {at} no packet of {PACKET} bytes begins, which has {:#04x} \
-                 there",
-                ts::SYNC
+                "no transport stream: from byte {at} on there are no packets, which have {PACKET} bytes, the \
+                 first of them {:#04x}, or {} with 4 bytes before each (M2TS), or {PACKET_WITH_PARITY} with 16 \
+                 after each",
+                ts::SYNC,
+                PACKET + 4,
             ),
             Self::NoStream(0) => f.write_str("no film: the stream has no table that names streams"),
             Self::NoStream(others) => write!(
@@ -78,11 +81,14 @@ impl fmt::Display for FilmError {
 impl std::error::Error for FilmError {}
 
 impl FrameTable {
-    /// The frames of the first program with pictures in a transport stream of packets of 188 bytes, and
-    /// sentences about what could not be told. A packet that is cut at the end is left out, and so is what is not made
-    /// of packets, up to 64 KiB at a time and an eighth of all.
+    /// The frames of the first program with pictures in a transport stream, and sentences about what could not be told.
+    /// Packets have 188 bytes, or 192 (M2TS: 4 bytes before each are left out), or 204 (parity: 16 after each).
+    /// A packet that is cut at the end is left out, and so is what is not made of packets, up to 64 KiB at a time and
+    /// an eighth of all.
     ///
-    /// A picture is a PES packet of the program's first stream of pictures, as multiplexers make them;
+    /// The program is the first one with pictures in the order of the PAT. A picture is a PES packet of its first stream
+    /// of pictures, in the order of the PMT, as multiplexers make them; where a later PMT gives the pictures or the sound
+    /// another PID, they go on there, and what is then coded in another way is left out.
     /// packets without the beginning of a picture belong to the picture before. Sizes are bytes of the
     /// elementary stream: with the delimiters and parameter sets, without headers of PES and packets.
     /// AAC in ADTS, layers I to III of MPEG and Opus are cut into their frames, of other sound each PES packet
@@ -108,11 +114,21 @@ impl FrameTable {
     /// # Errors
     /// The bytes are no transport stream, have no pictures, or a frame beyond the bounds of a table.
     pub fn from_transport_stream(bytes: &[u8]) -> Result<(Self, Vec<String>), FilmError> {
-        let (streams, mut untold) = program(bytes)?;
-        let mut film = Film::new(&streams);
-        let mut demultiplexer = Demultiplexer::new(&streams);
-        for packet in Packets::of(bytes) {
-            if let Some((place, pes)) = demultiplexer.push(packet) {
+        let (course, mut untold) = Course::of(bytes)?;
+        let mut before = Demultiplexer::of_stamps(&course.streams);
+        for (packet, header, pids) in course.packets(bytes) {
+            if let Some(place) = pids.place(header.pid, &before) {
+                before.push_to(place, packet, &header);
+            }
+        }
+        if before.is_scrambled(0) {
+            return Err(FilmError::Scrambled);
+        }
+        let mut film = Film::new(&course.streams);
+        let mut demultiplexer = Demultiplexer::after(&course.streams, &before);
+        for (packet, header, pids) in course.packets(bytes) {
+            let Some(place) = pids.place(header.pid, &demultiplexer) else { continue };
+            if let Some((place, pes)) = demultiplexer.push_to(place, packet, &header) {
                 film.take(place, &pes)?;
             }
         }
@@ -123,51 +139,6 @@ impl FrameTable {
         let table = film.table(&mut untold)?;
         Ok((table, untold))
     }
-}
-
-/// The streams of the first program with pictures, the one of pictures first, and what is left out.
-fn program(bytes: &[u8]) -> Result<(Vec<NamedStream>, Vec<String>), FilmError> {
-    let (mut multiplex, mut all) = (Multiplex::default(), BTreeMap::new());
-    let mut packets = Packets::of(bytes);
-    for packet in packets.by_ref() {
-        let Some(header) = ts::header(packet) else { continue };
-        let sections = multiplex.sections();
-        multiplex.learn(packet, &header);
-        if multiplex.sections() > sections {
-            // Also what a later table no longer names.
-            all.extend(multiplex.streams().map(|stream| (stream.pid, *stream)));
-        }
-    }
-    let is_none = packets.at() == packets.skipped.1 && !bytes.is_empty();
-    if let Some(at) = packets.lost.or(is_none.then_some(0)) {
-        return Err(FilmError::NoPacket(at));
-    }
-    let named = || all.values().filter(|stream| stream.content != Content::Tables);
-    let others = named().filter(|stream| stream.content != Content::Video).count();
-    let mut pictures = named().filter(|stream| stream.content == Content::Video);
-    let first = *pictures.next().ok_or(FilmError::NoStream(others))?;
-    let is_sound =
-        |stream: &&NamedStream| stream.content == Content::Audio && stream.table == first.table;
-    let streams: Vec<NamedStream> =
-        std::iter::once(first).chain(named().filter(is_sound).copied()).collect();
-    let left_out = named().count() - streams.len();
-    let mut untold = Vec::new();
-    let (places, skipped) = packets.skipped;
-    if places > 0 {
-        untold.push(format!(
-            "places where no packet begins, whose bytes are left out ({skipped} bytes): {places}"
-        ));
-    }
-    if packets.cut > 0 {
-        untold.push(format!("bytes of a packet that is cut at the end, left out: {}", packets.cut));
-    }
-    if left_out > 0 {
-        untold.push(format!(
-            "streams that are left out, being of other programs, further ones of pictures or of unknown \
-             content: {left_out}"
-        ));
-    }
-    Ok((streams, untold))
 }
 
 /// When the film can begin anew: when its pictures and its sound have ended, so that both go on after a
@@ -264,9 +235,6 @@ impl Film {
     }
 
     fn take_picture(&mut self, pes: &Pes) -> Result<(), FilmError> {
-        if pes.is_scrambled {
-            return Err(FilmError::Scrambled);
-        }
         let mut size = pes.bytes.len();
         let Some(mut marks) = self.marks.read(&pes.bytes, pes.random_access) else {
             self.without += 1;

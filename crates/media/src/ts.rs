@@ -182,17 +182,21 @@ pub struct NamedStream {
     pub channel_code: u8,
     /// The PID of the table that names it: of its program's PMT.
     pub table: u16,
+    /// program_number, which tells apart programs whose tables have one PID; 0 of a table.
+    pub program: u16,
 }
 
 /// State of a multiplex: streams named in its tables, and its clock.
 #[derive(Debug, Default)]
 pub struct Multiplex {
-    /// Streams named in tables, and the program_number of each; that of a table of streams is 0.
-    streams: BTreeMap<u16, (NamedStream, u16)>,
+    /// The streams of each program in the order of its PMT; by the PID of that, and program_number.
+    maps: BTreeMap<(u16, u16), Vec<NamedStream>>,
+    /// PMTs, and the streams in `maps`: of what several programs have the first program's.
+    named: BTreeMap<u16, NamedStream>,
     sections: Sections,
     programs: Programs,
-    /// Sections read so far.
-    read: u64,
+    /// How often other streams were named.
+    changes: u64,
     /// The last clock reference, unwrapped, ticks of 27 MHz.
     pcr: Option<u64>,
 }
@@ -204,21 +208,43 @@ struct Programs {
     of: Option<(u16, u8, u8)>,
     /// program_number and the PID of the PMT, by section.
     sections: BTreeMap<u8, Vec<(u16, u16)>>,
+    /// All of the last PAT that was whole, and of parts since, in their order; at most [`MAX_STREAMS`].
+    order: Vec<(u16, u16)>,
+    /// The same, to look for one.
+    all: BTreeSet<(u16, u16)>,
 }
 
 impl Programs {
-    /// The PIDs of all PMTs, once all sections have come.
-    fn whole(&self) -> Option<BTreeSet<u16>> {
-        let (.., last) = self.of?;
-        let is_whole = self.sections.len() > usize::from(last);
-        let count: usize = self.sections.values().map(Vec::len).sum();
-        let all = self.sections.values().flatten().map(|(_, pid)| *pid);
-        (is_whole && count <= MAX_STREAMS).then(|| all.collect())
+    /// Takes a section; true if programs are other ones, or in another order.
+    fn learn(&mut self, section: &Section) -> bool {
+        let of = (section.of, section.version, section.number.1);
+        if self.of.replace(of) != Some(of) {
+            self.sections.clear();
+        }
+        let entries = section.content().chunks_exact(4).map(|entry| {
+            let pid = u16::from_be_bytes([entry[2] & 0x1f, entry[3]]);
+            (u16::from_be_bytes([entry[0], entry[1]]), pid)
+        });
+        let entries: Vec<(u16, u16)> = entries.filter(|(program, _)| *program != 0).collect();
+        self.sections.insert(section.number.0, entries.clone());
+        let is_whole = self.sections.len() > usize::from(section.number.1);
+        let order: Vec<(u16, u16)> = if is_whole {
+            self.sections.values().flatten().copied().take(MAX_STREAMS).collect()
+        } else {
+            let new = entries.into_iter().filter(|entry| !self.all.contains(entry));
+            self.order.iter().copied().chain(new).take(MAX_STREAMS).collect()
+        };
+        let is_other = order != self.order;
+        if is_other {
+            self.all = order.iter().copied().collect();
+            self.order = order;
+        }
+        is_other
     }
 
     /// Whether they name this PMT of a program.
-    fn name(&self, program: u16, pid: u16) -> bool {
-        self.sections.values().flatten().any(|one| *one == (program, pid))
+    fn name(&self, pid: u16, program: u16) -> bool {
+        self.all.contains(&(program, pid))
     }
 }
 
@@ -253,7 +279,6 @@ impl Multiplex {
         if is_read {
             let payload = packet.get(header.payload..PACKET).unwrap_or_default();
             for section in self.sections.push(header, payload) {
-                self.read += 1;
                 self.learn_section(header.pid, &section);
             }
         }
@@ -264,52 +289,23 @@ impl Multiplex {
         match pid {
             FILLER => Content::Filler,
             pid if TABLES.contains(&pid) => Content::Tables,
-            pid => self.streams.get(&pid).map_or(Content::Other, |(stream, _)| stream.content),
+            pid => self.named.get(&pid).map_or(Content::Other, |stream| stream.content),
         }
     }
 
     /// Whether the PAT names it as that of a PMT.
     fn is_table(&self, pid: u16) -> bool {
-        self.streams.get(&pid).is_some_and(|(stream, _)| stream.content == Content::Tables)
+        self.named.get(&pid).is_some_and(|stream| stream.content == Content::Tables)
     }
 
     fn learn_section(&mut self, pid: u16, section: &Section) {
         match (pid, section.table) {
-            (0, 0) => self.learn_programs(section),
+            (0, 0) if self.programs.learn(section) => {
+                self.maps.retain(|(pid, program), _| self.programs.name(*pid, *program));
+                self.name_all();
+            }
             (1.., 2) => self.learn_program(pid, section),
             _ => {}
-        }
-    }
-
-    /// Reads a section of the PAT. Once all of them have come, what they do not name is no longer there.
-    fn learn_programs(&mut self, section: &Section) {
-        let of = (section.of, section.version, section.number.1);
-        if self.programs.of.replace(of) != Some(of) {
-            self.programs.sections.clear();
-        }
-        let entries = section.content().chunks_exact(4).map(|entry| {
-            let pid = u16::from_be_bytes([entry[2] & 0x1f, entry[3]]);
-            (u16::from_be_bytes([entry[0], entry[1]]), pid)
-        });
-        let entries: Vec<(u16, u16)> = entries.filter(|(program, _)| *program != 0).collect();
-        self.programs.sections.insert(section.number.0, entries.clone());
-        if let Some(named) = self.programs.whole() {
-            let is_gone = |(stream, _): &&(NamedStream, u16)| match stream.content {
-                Content::Tables => !named.contains(&stream.pid),
-                _ => !named.contains(&stream.table),
-            };
-            let gone: Vec<u16> =
-                self.streams.values().filter(is_gone).map(|one| one.0.pid).collect();
-            for pid in gone {
-                self.streams.remove(&pid);
-                self.sections.forget(pid);
-            }
-        }
-        for (_, pid) in entries {
-            if !self.is_table(pid) {
-                self.streams.remove(&pid);
-                self.name(pid, Coded::TABLE, 0, 0);
-            }
         }
     }
 
@@ -319,43 +315,82 @@ impl Multiplex {
         let Some(&[high, low]) = content.get(2..4).and_then(|bytes| bytes.first_chunk()) else {
             return;
         };
-        let is_named = |program: u16| self.programs.name(program, pid);
-        self.streams.retain(|_, (stream, program)| {
-            stream.table != pid || *program != section.of && is_named(*program)
-        });
+        let others = self.maps.iter().filter(|(of, _)| **of != (pid, section.of));
+        let mut room = MAX_STREAMS - others.map(|(_, streams)| streams.len()).sum::<usize>();
+        let mut streams: Vec<NamedStream> = Vec::new();
         let mut at = 4 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
-        while let Some(entry) = content.get(at..at + 5) {
+        while let Some(entry) = content.get(at..at + 5).filter(|_| room > 0) {
             let length = usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
             let to = (at + 5 + length).min(content.len());
-            let stream = u16::from_be_bytes([entry[1] & 0x1f, entry[2]]);
-            self.name(stream, coded(entry[0], &content[at + 5..to]), pid, section.of);
+            let Coded { content, stream_type, channel_code } =
+                coded(entry[0], &content[at + 5..to]);
+            let (table, program) = (pid, section.of);
+            let pid = u16::from_be_bytes([entry[1] & 0x1f, entry[2]]);
+            streams.push(NamedStream { pid, content, stream_type, channel_code, table, program });
+            room -= 1;
             at += 5 + length;
+        }
+        // Of programs that the PAT does not name, a PID has the last one's table.
+        let count = self.maps.len();
+        self.maps.retain(|(table, program), _| {
+            *table != pid || *program == section.of || self.programs.name(pid, *program)
+        });
+        if self.maps.len() < count || self.maps.get(&(pid, section.of)) != Some(&streams) {
+            self.maps.insert((pid, section.of), streams);
+            self.name_all();
         }
     }
 
-    /// Names a stream, unless another table has.
-    fn name(&mut self, pid: u16, coded: Coded, table: u16, program: u16) {
-        let Coded { content, stream_type, channel_code } = coded;
-        let is_known = self.streams.contains_key(&pid);
-        if !is_known && self.streams.len() < MAX_STREAMS {
-            let stream = NamedStream { pid, content, stream_type, channel_code, table };
-            self.streams.insert(pid, (stream, program));
+    /// Names all streams anew, after a change.
+    fn name_all(&mut self) {
+        self.changes += 1;
+        let table = |pid: u16| {
+            let Coded { content, stream_type, channel_code } = Coded::TABLE;
+            NamedStream { pid, content, stream_type, channel_code, table: 0, program: 0 }
+        };
+        let before = std::mem::take(&mut self.named);
+        let mut named: BTreeMap<u16, NamedStream> =
+            self.programs.order.iter().map(|(_, pid)| (*pid, table(*pid))).collect();
+        for stream in self.programs().flatten() {
+            named.entry(stream.pid).or_insert(*stream);
+        }
+        self.named = named;
+        for (pid, _) in before.iter().filter(|(_, stream)| stream.content == Content::Tables) {
+            if !self.is_table(*pid) {
+                self.sections.forget(*pid);
+            }
         }
     }
 
     /// How the pictures of a stream are coded; `None` if no table names it.
     pub(crate) fn codec(&self, pid: u16) -> Option<Codec> {
-        Some(codec_of(&self.streams.get(&pid)?.0))
+        Some(codec_of(self.named.get(&pid)?))
     }
 
-    /// Sections of tables read so far: as long as there are no more, the same streams are named.
-    pub(crate) fn sections(&self) -> u64 {
-        self.read
+    /// How often other streams were named: as long as it is the same, these are.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
-    /// The streams that its tables name, and the tables, by their PID.
+    /// The streams that its tables name, and the tables, by their PID; of what several programs have the first
+    /// program's.
     pub fn streams(&self) -> impl Iterator<Item = &NamedStream> {
-        self.streams.values().map(|(stream, _)| stream)
+        self.named.values()
+    }
+
+    /// The programs that the PAT names: program_number and the PID of the PMT, in its order.
+    pub(crate) fn order(&self) -> &[(u16, u16)] {
+        &self.programs.order
+    }
+
+    /// The streams of each program whose PMT has come, in the order of the PMT; the programs in the order of the PAT.
+    pub fn programs(&self) -> impl Iterator<Item = &[NamedStream]> {
+        let order = self.programs.order.iter();
+        let first = order.filter_map(|(program, pid)| self.maps.get(&(*pid, *program)));
+        // Tables whose program the PAT names by another number.
+        let rest =
+            self.maps.iter().filter(|((pid, program), _)| !self.programs.name(*pid, *program));
+        first.chain(rest.map(|(_, streams)| streams)).map(Vec::as_slice)
     }
 
     /// Ticks of 90 kHz near the multiplex's clock, as time of that clock.

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use ontempo_media::ts::{self, PACKET, SYNC};
-use ontempo_media::{FilmError, FrameTable};
+use ontempo_media::{FilmError, FrameTable, begins_transport_stream, stuffing_share};
 
 use super::Film;
 use crate::failure::Failure;
@@ -19,8 +18,8 @@ const MAX_BYTES: u64 = 2 << 30;
 const MAX_SAID: u64 = 64 << 10;
 const MAX_LINES: usize = 3;
 
-/// The PID of stuffing packets.
-const STUFFING: u16 = 0x1fff;
+/// Bytes at a file's beginning by which a transport stream is told.
+const HEAD: u64 = 64 << 10;
 
 pub(super) fn film(path: &Path) -> Result<Film, Failure> {
     let name = path.display();
@@ -30,11 +29,11 @@ pub(super) fn film(path: &Path) -> Result<Film, Failure> {
         return Err(Failure::Input(format!("{name}: a folder, not a film")));
     }
     let mut head = Vec::new();
-    file.by_ref().take(PACKET as u64 + 1).read_to_end(&mut head).map_err(cannot)?;
+    file.by_ref().take(HEAD).read_to_end(&mut head).map_err(cannot)?;
     if head.is_empty() {
         return Err(Failure::Input(format!("{name}: no film: the file is empty")));
     }
-    let is_stream = head[0] == SYNC && head.get(PACKET).is_none_or(|&next| next == SYNC);
+    let is_stream = begins_transport_stream(&head);
     let is_named_so = path.extension().is_some_and(|extension| extension == "ts");
     let (bytes, said) = match is_stream || is_named_so {
         true => {
@@ -61,16 +60,8 @@ pub(super) fn film(path: &Path) -> Result<Film, Failure> {
         Failure::Input(format!("{name}: {error}{more}"))
     })?;
     untold.extend(said.into_iter().map(|line| format!("ffmpeg: {line}")));
-    let stuffing = (is_stream || is_named_so).then(|| stuffing(&bytes));
+    let stuffing = (is_stream || is_named_so).then(|| stuffing_share(&bytes));
     Ok(Film { table, stuffing, untold })
-}
-
-/// The share of stuffing among the packets.
-fn stuffing(bytes: &[u8]) -> f64 {
-    let packets = bytes.chunks_exact(PACKET);
-    let all = packets.len().max(1);
-    let is_stuffing = |packet: &&[u8]| ts::header(packet).is_some_and(|one| one.pid == STUFFING);
-    packets.filter(is_stuffing).count() as f64 / all as f64
 }
 
 /// The film as a transport stream of ffmpeg, and what ffmpeg says about it.

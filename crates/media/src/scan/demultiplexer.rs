@@ -1,18 +1,20 @@
 //! PES packets of some streams of a multiplex, with their times.
 
+use super::stamps::{Judged, Stamps, judge};
+use crate::MAX_FRAMES;
 use crate::rtp::unwrapped;
 use crate::ts::{self, Header, NamedStream, PACKET};
 
 /// Time stamps have 33 bits, of 90 kHz.
 const STAMP_BITS: u32 = 33;
-const CYCLE: u64 = 1 << STAMP_BITS;
+pub(super) const CYCLE: u64 = 1 << STAMP_BITS;
 
 /// A longer step between two frames is a jump of the clock: a stream must have a time stamp every
 /// 0.7 s (ISO/IEC 13818-1, 2.7.4); some have one picture in some seconds.
-const MAX_STEP: u64 = 10 * 90_000;
+pub(super) const MAX_STEP: u64 = 10 * 90_000;
 
 /// The distance of frames while only one is known: that of 25 a second.
-const USUAL_STEP: u64 = 90_000 / 25;
+pub(super) const USUAL_STEP: u64 = 90_000 / 25;
 
 /// A PES packet.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +63,15 @@ struct Stream {
     step: u64,
     /// What is added to time stamps since a jump, modulo 2^64.
     shift: u64,
+    /// PES packets so far.
+    count: usize,
+    /// What its stamps say, of a film that has been read before.
+    judged: Judged,
+    /// When its first PES packet is decoded, by that.
+    begin: Option<u64>,
+    /// Packets with a payload, and of them those that say that they are scrambled.
+    packets: u64,
+    scrambled: u64,
     /// [`Demultiplexer::push_live`] has taken a PES packet for whole by its stuffing, and nothing of it has
     /// come since.
     is_taken: bool,
@@ -80,7 +91,11 @@ pub(super) struct Demultiplexer {
     gaps: u64,
     jumps: u64,
     without_stamp: u64,
+    /// PES packets whose time stamp is left out.
+    left_out: u64,
     cut: u64,
+    /// Only the time stamps are read.
+    stamps: Option<Vec<Stamps>>,
 }
 
 impl Demultiplexer {
@@ -93,39 +108,117 @@ impl Demultiplexer {
             last: None,
             step: USUAL_STEP,
             shift: 0,
+            count: 0,
+            judged: Judged::default(),
+            begin: None,
+            packets: 0,
+            scrambled: 0,
             is_taken: false,
             is_stuffed_midway: false,
         };
         let streams = streams.iter().map(stream).collect();
-        Self { streams, near: None, gaps: 0, jumps: 0, without_stamp: 0, cut: 0 }
+        Self {
+            streams,
+            near: None,
+            gaps: 0,
+            jumps: 0,
+            without_stamp: 0,
+            left_out: 0,
+            cut: 0,
+            stamps: None,
+        }
+    }
+
+    /// One that only reads the time stamps, for [`after`](Self::after); it answers no PES packets.
+    pub(super) fn of_stamps(streams: &[NamedStream]) -> Self {
+        let stamps = vec![Stamps::default(); streams.len()];
+        Self { stamps: Some(stamps), ..Self::new(streams) }
+    }
+
+    /// One for the same packets again, after one [of stamps](Self::of_stamps): it leaves out stamps that those around them
+    /// contradict.
+    pub(super) fn after(streams: &[NamedStream], before: &Self) -> Self {
+        let mut this = Self::new(streams);
+        let judged = judge(before.stamps.as_deref().unwrap_or_default());
+        // A cycle later, so that a stream that begins a little earlier is not below zero.
+        let near = judged.iter().find_map(|one| one.first).map(|(low, _)| CYCLE + low);
+        for (stream, judged) in this.streams.iter_mut().zip(judged) {
+            if let (Some((low, number)), Some(near)) = (judged.first, near) {
+                let first = unwrapped(near, low, STAMP_BITS);
+                stream.stamp = Some(first);
+                stream.begin =
+                    Some(first.saturating_sub(judged.step.saturating_mul(number as u64)));
+                stream.step = judged.step;
+            }
+            stream.judged = judged;
+        }
+        this
+    }
+
+    /// The place of the stream that has this PID.
+    pub(super) fn place(&self, pid: u16) -> Option<usize> {
+        self.streams.iter().position(|stream| stream.pid == pid)
+    }
+
+    /// Most packets of the stream at this place say that they are scrambled. Whoever scrambles a stream does so for
+    /// all of it, or all but some clear spells; damage hits a few packets.
+    pub(super) fn is_scrambled(&self, place: usize) -> bool {
+        self.streams.get(place).is_some_and(|one| one.scrambled * 2 > one.packets)
     }
 
     /// Takes a packet; answers the PES packet that has ended, and the place of its stream.
     pub(super) fn push(&mut self, packet: &[u8]) -> Option<(usize, Pes)> {
         let header = ts::header(packet)?;
-        let place = self.streams.iter().position(|stream| stream.pid == header.pid)?;
+        let place = self.place(header.pid)?;
+        self.push_to(place, packet, &header)
+    }
+
+    /// Takes a packet of the stream at this place, whatever PID that had before: with another one it goes on where a PES
+    /// packet begins.
+    pub(super) fn push_to(
+        &mut self,
+        place: usize,
+        packet: &[u8],
+        header: &Header,
+    ) -> Option<(usize, Pes)> {
         let payload = packet.get(header.payload..PACKET).filter(|_| header.has_payload)?;
-        if self.is_repeated(place, &header) {
+        let stream = self.streams.get_mut(place)?;
+        if stream.pid != header.pid {
+            if !header.begins {
+                return None;
+            }
+            (stream.pid, stream.counter) = (header.pid, None);
+        }
+        if self.is_repeated(place, header) {
             return None;
         }
         let is_scrambled = packet[3] & 0xc0 != 0;
+        let stream = &mut self.streams[place];
+        stream.packets += 1;
+        stream.scrambled += u64::from(is_scrambled);
         if !header.begins {
-            let open = self.streams[place].open.as_mut()?;
+            let open = stream.open.as_mut()?;
             open.is_scrambled |= is_scrambled;
             add(open, payload);
             return None;
         }
+        let head = ts::pes(payload);
+        if let Some(stamps) = &mut self.stamps {
+            let count: usize = stamps.iter().map(Stamps::count).sum();
+            if let Some(head) = head.filter(|_| count < MAX_FRAMES) {
+                stamps[place].push(head.dts);
+            }
+            return None;
+        }
         let ended = self.streams[place].open.take();
         // Of a scrambled packet the PES header is, too.
-        let pes = match ts::pes(payload) {
-            None if is_scrambled => Some(Pes { is_scrambled, ..Pes::default() }),
+        let pes = match head {
             None => None,
             Some(head) => {
-                let (decoded, shown) = self.times(place, &head);
+                let (decoded, shown, is_stamped) = self.times(place, &head);
                 let left = head.length.map(|length| length.saturating_sub(head.payload));
                 let random_access = header.random_access;
                 let (bytes, is_damaged) = (Vec::new(), false);
-                let is_stamped = head.dts.is_some();
                 let mut pes = Pes {
                     bytes,
                     decoded,
@@ -202,17 +295,29 @@ impl Demultiplexer {
         is_repeated
     }
 
-    /// Decoding time and time of showing. Decoding times that are said never go back; those that are not said
-    /// are guessed, and count for nothing: only two stamps tell a jump of the clock, and the distance of
-    /// what is between them.
-    fn times(&mut self, place: usize, head: &ts::Pes) -> (u64, Option<u64>) {
+    /// Decoding time and time of showing, and whether the stamp says them. Decoding times that are said never go back;
+    /// those that are not said are guessed, and count for nothing: only two stamps tell a jump of the clock, and the
+    /// distance of what is between them.
+    fn times(&mut self, place: usize, head: &ts::Pes) -> (u64, Option<u64>, bool) {
         let stream = &mut self.streams[place];
+        let is_left_out = stream.judged.left_out.binary_search(&stream.count).is_ok();
+        stream.count += 1;
         let next = stream.last.map(|(last, since)| last + stream.step * (since + 1));
-        let Some(low) = head.dts else {
-            self.without_stamp += 1;
-            let decoded = next.or(self.near).unwrap_or(CYCLE);
+        let Some(low) = head.dts.filter(|_| !is_left_out) else {
+            self.left_out += u64::from(is_left_out);
+            self.without_stamp += u64::from(!is_left_out);
+            let decoded = next.or(stream.begin).or(self.near).unwrap_or(CYCLE);
             stream.last = Some(stream.last.map_or((decoded, 0), |(last, since)| (last, since + 1)));
-            return (decoded, None);
+            // Where the DTS is wrong and not the PTS, that still says when it is shown.
+            let pts = head.pts.filter(|_| is_left_out && head.pts != head.dts);
+            let shown = pts.map(|pts| {
+                unwrapped(decoded.wrapping_sub(stream.shift), pts, STAMP_BITS)
+                    .wrapping_add(stream.shift)
+            });
+            let is_near = |shown: &u64| {
+                (decoded.saturating_sub(stream.step)..=decoded + MAX_STEP).contains(shown)
+            };
+            return (decoded, shown.filter(is_near).map(|shown| shown.max(decoded)), false);
         };
         // A cycle later, so that a stream that begins a little earlier is not below zero.
         let near = stream.stamp.or(self.near).unwrap_or(CYCLE + low);
@@ -232,7 +337,7 @@ impl Demultiplexer {
         stream.stamp = Some(stamp);
         stream.last = Some((decoded, 0));
         let ahead = head.pts.map(|pts| pts.wrapping_sub(low) & (CYCLE - 1));
-        (decoded, ahead.filter(|ahead| *ahead < CYCLE / 2).map(|ahead| decoded + ahead))
+        (decoded, ahead.filter(|ahead| *ahead <= MAX_STEP).map(|ahead| decoded + ahead), true)
     }
 
     /// Sentences about what is missing.
@@ -241,6 +346,11 @@ impl Demultiplexer {
             (self.gaps, "places where packets are missing, so that sizes are too small"),
             (self.cut, "PES packets that are cut"),
             (self.jumps, "jumps of the time stamps, after which time goes on as before"),
+            (self.left_out, "time stamps that those around them contradict, which are left out"),
+            (
+                self.streams.iter().map(|stream| stream.scrambled).sum(),
+                "packets that say that they are scrambled, which are taken as they are",
+            ),
             (
                 self.without_stamp,
                 "PES packets without a time stamp, which are spread between those that have one",

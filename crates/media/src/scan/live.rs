@@ -198,9 +198,9 @@ impl LiveDemultiplexer {
     }
 
     fn push_packet(&mut self, packet: &[u8], header: &ts::Header, units: &mut Vec<AccessUnit>) {
-        let sections = self.multiplex.sections();
+        let changes = self.multiplex.changes();
         if self.multiplex.learn(packet, header) == Content::Tables {
-            if self.multiplex.sections() > sections {
+            if self.multiplex.changes() > changes {
                 self.choose();
             }
             return;
@@ -222,12 +222,16 @@ impl LiveDemultiplexer {
 
     /// Chooses the streams anew, after a table.
     fn choose(&mut self) {
-        let named = || self.multiplex.streams().filter(|one| one.content != Content::Tables);
-        let pictures = named().find(|one| one.content == Content::Video);
-        let sound = named().find(|one| {
-            one.content == Content::Audio && pictures.is_none_or(|other| other.table == one.table)
-        });
-        let streams: Vec<NamedStream> = pictures.into_iter().chain(sound).copied().collect();
+        let first_of = |streams: &[NamedStream], content: Content| {
+            streams.iter().find(|one| one.content == content).copied()
+        };
+        let has = |content: Content| {
+            self.multiplex.programs().find(|streams| first_of(streams, content).is_some())
+        };
+        // Without pictures, the first program with sound.
+        let program = has(Content::Video).or_else(|| has(Content::Audio)).unwrap_or_default();
+        let both = [Content::Video, Content::Audio].map(|content| first_of(program, content));
+        let streams: Vec<NamedStream> = both.into_iter().flatten().collect();
         if streams.is_empty() || self.program.as_ref().is_some_and(|now| now.streams == streams) {
             return;
         }

@@ -6,6 +6,11 @@ use super::marks::Refers;
 use super::*;
 use crate::rtp;
 use crate::sections::checksum;
+use crate::ts::Multiplex;
+use crate::{begins_transport_stream, stuffing_share};
+
+mod stamps;
+mod tables;
 
 const VIDEO: u16 = 0x100;
 const SOUND: u16 = 0x101;
@@ -128,13 +133,7 @@ fn what_is_no_film_says_why() {
     assert_eq!(error(&[]), FilmError::NoStream(0));
     assert_eq!(error(b"RIFF0000WAVE"), FilmError::NoPacket(0));
     assert_eq!(error(&[0; 3 * PACKET]), FilmError::NoPacket(0));
-    // Packets of 192 and 204 bytes.
-    for (head, tail) in [(4, 0), (0, 16)] {
-        let other = |packet: &[u8]| [&vec![0; head], packet, &vec![0; tail]].concat();
-        let other: Vec<u8> = whole.chunks(PACKET).flat_map(other).collect();
-        let at = if head > 0 { 0 } else { PACKET };
-        assert_eq!(error(&other), FilmError::NoPacket(at));
-    }
+    assert!(error(&[0; 3 * PACKET]).to_string().contains("192 with 4 bytes before each (M2TS)"));
     // Beyond the bound: every fourth packet is damaged.
     let mut damaged = whole.clone();
     damaged.chunks_mut(PACKET).skip(3).step_by(4).for_each(|packet| packet[0] = 0);
@@ -174,18 +173,6 @@ fn what_is_missing_is_told() {
     let (table, untold) = read(&[tables(0x02), whole[2 * PACKET..].to_vec()].concat());
     assert_eq!((table.codec, untold.len()), (Codec::Unknown, 2), "{untold:?}");
     assert_eq!(table.frames[4].depends_on, [2], "each on the one before");
-}
-
-#[test]
-fn a_jump_of_the_clock_does_not_turn_time_back() {
-    let (mut counter, mut bytes) = (0, tables(0x1b));
-    for ticks in [90_000, 93_600, 5_000_000, 5_003_600, 1_000, 4_600] {
-        bytes.extend(pes(VIDEO, &mut counter, (ticks, ticks), &slice(true, 3, 2)));
-    }
-    let (table, untold) = FrameTable::from_transport_stream(&bytes).expect("a film");
-    let times: Vec<u64> = table.frames.iter().map(|one| one.made.as_nanos() / 1_000_000).collect();
-    assert_eq!(times, [0, 40, 80, 120, 160, 200]);
-    assert_eq!(untold, ["jumps of the time stamps, after which time goes on as before: 2"]);
 }
 
 #[test]
@@ -353,195 +340,6 @@ fn no_bytes_make_a_live_stream_fail_or_hold_more_than_its_bound() {
     assert!(demultiplexer.foreign() > 0);
 }
 
-/// A PAT that names these PMTs, and a PMT, as payloads; `version` is their version_number and current_next_indicator.
-fn programs(version: u8, entries: &[(u16, u16)]) -> Vec<u8> {
-    let length = 9 + 4 * entries.len() as u8;
-    let mut pat = vec![0, 0xb0, length, 0, 1, 0xc0 | version, 0, 0];
-    for (program, pid) in entries {
-        pat.extend([program.to_be_bytes(), (pid | 0xe000).to_be_bytes()].concat());
-    }
-    section(&pat)
-}
-
-fn program_map(version: u8, program: u16, streams: &[(u8, u16)]) -> Vec<u8> {
-    let length = 13 + 5 * streams.len() as u8;
-    let [high, low] = program.to_be_bytes();
-    let mut pmt = vec![2, 0xb0, length, high, low, 0xc0 | version, 0, 0, 0xff, 0xff, 0xf0, 0];
-    for (coding, pid) in streams {
-        let [high, low] = (pid | 0xe000).to_be_bytes();
-        pmt.extend([*coding, high, low, 0xf0, 0]);
-    }
-    section(&pmt)
-}
-
-/// Pictures on this PID, after tables.
-fn pictures_on(pid: u16, tables: &[(u16, Vec<u8>)]) -> Vec<u8> {
-    let (mut counter, mut bytes) = (0, Vec::new());
-    for (pid, payload) in tables {
-        bytes.extend(packet(*pid, true, 0, payload));
-    }
-    for place in 0..3 {
-        let at = 90_000 + place * 3_600;
-        bytes.extend(pes(pid, &mut counter, (at, at), &slice(place == 0, 2, 0)));
-    }
-    bytes
-}
-
-#[test]
-fn an_encoder_that_is_started_anew_with_other_pids_is_shown() {
-    let with = |table: u16, program: u16, pid: u16| {
-        let pat = programs(1, &[(program, table)]);
-        let pmt = program_map(1, program, &[(0x1b, pid), (0x0f, pid + 1)]);
-        pictures_on(pid, &[(0, pat), (table, pmt)])
-    };
-    let before = with(0x1000, 1, 0x100);
-    // Another PID of pictures; another one of the table; another program with the same table.
-    for after in [with(0x1000, 1, 0x200), with(0x1001, 1, 0x200), with(0x1000, 2, 0x200)] {
-        let mut demultiplexer = LiveDemultiplexer::new();
-        assert_eq!(pictures(&units(&mut demultiplexer, &before)).len(), 3);
-        let shown = units(&mut demultiplexer, &after);
-        assert_eq!(pictures(&shown).len(), 3);
-        assert!(shown.iter().all(|unit| unit.timeline == 1));
-    }
-}
-
-#[test]
-fn tables_that_are_damaged_or_not_yet_in_force_change_nothing() {
-    let table = |version: u8, pid: u16| program_map(version, 1, &[(0x1b, pid)]);
-    let tables = [(0, programs(1, &[(1, 0x1000)])), (0x1000, table(1, 0x200))];
-    let mut damaged = table(1, 0x100);
-    damaged[15] ^= 0x10;
-    for (pid, payload) in
-        [(0x1000, damaged), (0x1000, table(2, 0x100)), (0, programs(2, &[(1, 0x1001)]))]
-    {
-        let mut demultiplexer = LiveDemultiplexer::new();
-        assert_eq!(pictures(&units(&mut demultiplexer, &pictures_on(0x200, &tables))).len(), 3);
-        let shown = units(&mut demultiplexer, &pictures_on(0x200, &[(pid, payload)]));
-        let shown = pictures(&shown);
-        // The times go back, by which alone a timeline begins.
-        assert_eq!((shown.len(), shown[2].timeline), (3, 1));
-    }
-}
-
-#[test]
-fn a_section_that_spans_packets_is_read_whole_and_not_with_a_hole() {
-    // 60 streams need two packets; pictures are the last.
-    let mut streams: Vec<(u8, u16)> = (0..59).map(|place| (0x06, 0x300 + place)).collect();
-    streams.push((0x1b, 0x200));
-    let [high, low] = ((13_u16 + 5 * 60) | 0xb000).to_be_bytes();
-    let mut pmt = program_map(1, 1, &streams);
-    let end = pmt.len() - 4;
-    pmt[2..4].copy_from_slice(&[high, low]);
-    let sum = checksum(&pmt[1..end]).to_be_bytes();
-    pmt[end..].copy_from_slice(&sum);
-    let parts: Vec<&[u8]> = pmt.chunks(170).collect();
-    assert_eq!(parts.len(), 2);
-    let pat = packet(0, true, 0, &programs(1, &[(1, 0x1000)]));
-    for (counter, count) in [(1, 3), (2, 0)] {
-        let second = packet(0x1000, false, counter, parts[1]);
-        let bytes =
-            [&pat[..], &packet(0x1000, true, 0, parts[0]), &second, &pictures_on(0x200, &[])];
-        let shown = units(&mut LiveDemultiplexer::new(), &bytes.concat());
-        assert_eq!(pictures(&shown).len(), count);
-    }
-    // The end of a section, then another one in the same packet: the pointer field says where.
-    let after = [&[parts[1].len() as u8][..], parts[1], &program_map(1, 1, &[(0x1b, 0x200)])[1..]];
-    let second = packet(0x1000, true, 1, &after.concat());
-    let first = packet(0x1000, true, 0, parts[0]);
-    let bytes = [&pat[..], &first, &second, &pictures_on(0x200, &[])].concat();
-    assert_eq!(pictures(&units(&mut LiveDemultiplexer::new(), &bytes)).len(), 3);
-}
-
-#[test]
-fn a_table_of_programs_removes_what_it_no_longer_names_once_it_is_whole() {
-    let mut multiplex = Multiplex::default();
-    let mut learn = |pid: u16, payload: &[u8]| {
-        let packet = packet(pid, true, 0, payload);
-        multiplex.learn(&packet, &ts::header(&packet).expect("a packet"));
-        multiplex.streams().map(|stream| stream.pid).collect::<Vec<_>>()
-    };
-    learn(0, &programs(1, &[(1, 0x1000), (2, 0x1001)]));
-    learn(0x1000, &program_map(1, 1, &[(0x1b, 0x100)]));
-    let all = learn(0x1001, &program_map(1, 2, &[(0x1b, 0x200), (0x1b, 0x100)]));
-    assert_eq!(all, [0x100, 0x200, 0x1000, 0x1001]);
-    // Of two sections the first: the other one may name the rest.
-    let of_two = |number: u8, entry: (u16, u16)| {
-        let mut pat = programs(3, &[entry]);
-        (pat[7], pat[8]) = (number, 1);
-        section(&pat[1..pat.len() - 4])
-    };
-    assert_eq!(learn(0, &of_two(0, (2, 0x1001))), all);
-    assert_eq!(learn(0, &of_two(1, (3, 0x1002))), [0x200, 0x1001, 0x1002]);
-    // What two programs have is of the one that is left.
-    let left = learn(0x1001, &program_map(1, 2, &[(0x1b, 0x200), (0x1b, 0x100)]));
-    assert_eq!(left, [0x100, 0x200, 0x1001, 0x1002]);
-}
-
-#[test]
-fn a_full_list_of_streams_is_still_kept_up_to_date() {
-    let mut multiplex = Multiplex::default();
-    let mut learn = |pid: u16, payload: &[u8]| {
-        let packet = packet(pid, true, 0, payload);
-        multiplex.learn(&packet, &ts::header(&packet).expect("a packet"));
-        multiplex.streams().copied().collect::<Vec<_>>()
-    };
-    let entries: Vec<(u16, u16)> = (1..=20).map(|program| (program, 0x1000 + program)).collect();
-    learn(0, &programs(1, &entries));
-    for program in 1..=20 {
-        let streams: Vec<(u8, u16)> = (0..30).map(|place| (0x06, program * 0x40 + place)).collect();
-        learn(0x1000 + program, &program_map(1, program, &streams));
-    }
-    let all = learn(0x1001, &program_map(1, 1, &[(0x1b, 0x40)]));
-    let is_video = |stream: &&NamedStream| stream.content == Content::Video;
-    assert_eq!(all.iter().find(is_video).map(|stream| stream.pid), Some(0x40));
-    assert!(all.len() <= 512);
-}
-
-/// 60 pictures a second, of which each `distance`th has a time stamp.
-fn seldom_stamped(distance: u64, count: u64) -> Vec<u8> {
-    let (mut counter, mut bytes) = (0, tables(0x1b));
-    for place in 0..count {
-        let (at, content) = (90_000 + place * 1_500, slice(place == 0, 2, 0));
-        if place % distance == 0 {
-            bytes.extend(pes(VIDEO, &mut counter, (at, at), &content));
-            continue;
-        }
-        let unstamped = [&[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0][..], &content].concat();
-        for (number, part) in unstamped.chunks(PACKET - 4).enumerate() {
-            bytes.extend(packet(VIDEO, number == 0, counter, part));
-            counter = counter.wrapping_add(1);
-        }
-    }
-    bytes
-}
-
-#[test]
-fn pictures_without_a_time_stamp_lie_between_those_with_one_and_are_no_jump() {
-    for distance in [2, 3, 30] {
-        let bytes = seldom_stamped(distance, 240);
-        let (table, untold) = FrameTable::from_transport_stream(&bytes).expect("a film");
-        for (place, frame) in (0..).zip(&table.frames) {
-            let truth = place * 1_000_000_000 / 60;
-            assert!(
-                frame.made.as_nanos().abs_diff(truth) < 1_000,
-                "{distance}: {place}, {frame:?}"
-            );
-        }
-        let millis = table.period.as_nanos() / 1_000;
-        assert!(millis.abs_diff(4_000_000) < 10, "{distance}: {millis} us");
-        assert!(untold.iter().all(|one| !one.contains("jump")), "{untold:?}");
-        let shown = units(&mut LiveDemultiplexer::new(), &bytes);
-        assert_eq!(shown.len(), 240);
-        assert!(shown.iter().all(|unit| unit.timeline == 0));
-        // From the second stamp on their distance is known.
-        let first = shown[0].shown;
-        for (place, unit) in (0..).zip(&shown).skip(distance as usize) {
-            let truth = place * 1_000_000_000 / 60;
-            assert!((unit.shown - first).as_nanos().abs_diff(truth) < 1_000, "{place}");
-        }
-    }
-}
-
 #[test]
 fn a_film_that_is_cut_or_damaged_is_read_and_that_is_said() {
     let whole = film();
@@ -566,4 +364,67 @@ fn a_film_that_is_cut_or_damaged_is_read_and_that_is_said() {
     let (table, untold) = read(&[&twice[..8 * PACKET], &twice[8 * PACKET + 50..]].concat());
     assert!(table.frames.len() >= 2 * all - 1);
     assert!(untold[0].contains("(138 bytes): 1"), "{untold:?}");
+}
+
+#[test]
+fn packets_with_arrival_times_or_parity_are_those_between() {
+    let whole = film();
+    let read = |bytes: &[u8]| FrameTable::from_transport_stream(bytes);
+    let (table, _) = read(&whole).expect("a film");
+    for (head, tail) in [(4, 0), (0, 16)] {
+        let other = |packet: &[u8]| [&vec![0x11; head], packet, &vec![0x22; tail]].concat();
+        let packets: Vec<Vec<u8>> = whole.chunks(PACKET).map(other).collect();
+        let bytes = packets.concat();
+        assert!(begins_transport_stream(&bytes) && begins_transport_stream(&bytes[..1_000]));
+        assert_eq!(read(&bytes), Ok((table.clone(), vec![])), "{head} {tail}");
+        // The last packet without its parity is whole; otherwise it is cut.
+        let (_, untold) = read(&bytes[..bytes.len() - 10]).expect("a film");
+        assert_eq!(untold.len(), usize::from(head > 0), "{untold:?}");
+        // Some bytes are missing in the first picture.
+        let lost = [&bytes[..700], &bytes[760..]].concat();
+        let (again, untold) = read(&lost).expect("a film");
+        assert_eq!((again.frames.len(), untold.len()), (table.frames.len(), 2), "{untold:?}");
+        let skipped = format!("({} bytes): 1", PACKET + head + tail - 60);
+        assert!(untold[0].contains(&skipped), "{untold:?}");
+    }
+    // Sync bytes in the payload of another file do not make it one.
+    let pictures: Vec<u8> = (0..9_000_u32).map(|at| if at % 192 == 8 { 0x47 } else { 0 }).collect();
+    assert!(!begins_transport_stream(&pictures) && !begins_transport_stream(b"GIF89a"));
+    assert!(begins_transport_stream(&whole));
+}
+
+#[test]
+fn the_share_of_stuffing_is_that_of_the_packets_that_are_found() {
+    let null = packet(ts::FILLER, false, 0, &[0xff; 184]);
+    let stream: Vec<u8> = film().chunks(PACKET).flat_map(|one| [one, &null].concat()).collect();
+    let whole = stuffing_share(&stream);
+    assert!((whole - 0.5).abs() < 1e-9, "{whole}");
+    let cut = stuffing_share(&[&stream[..500], &stream[510..]].concat());
+    assert!((cut - whole).abs() < 0.02, "{cut}");
+    assert!(stuffing_share(&[]) == 0.0);
+}
+
+#[test]
+fn a_film_of_which_most_packets_are_scrambled_is_refused_and_a_few_are_damage() {
+    let whole = film();
+    let read = |bytes: &[u8]| FrameTable::from_transport_stream(bytes);
+    let of_pictures = |packet: &[u8]| packet[2] == 0 && packet[1] & 0x1f == 1;
+    let places = (0..whole.len()).step_by(PACKET).filter(|at| of_pictures(&whole[*at..]));
+    let places: Vec<usize> = places.collect();
+    let (table, _) = read(&whole).expect("a film");
+    for at in &places {
+        let mut one = whole.clone();
+        one[at + 3] ^= 0x80;
+        let untold = vec![
+            "packets that say that they are scrambled, which are taken as they are: 1".to_owned(),
+        ];
+        assert_eq!(read(&one), Ok((table.clone(), untold)));
+    }
+    let scrambled = |count: usize| {
+        let mut bytes = whole.clone();
+        places[..count].iter().for_each(|at| bytes[at + 3] |= 0x80);
+        read(&bytes)
+    };
+    assert!(scrambled(places.len() / 2).is_ok());
+    assert_eq!(scrambled(places.len() / 2 + 1), Err(FilmError::Scrambled));
 }
