@@ -6,7 +6,8 @@ use std::fs;
 use std::process::Command;
 
 use common::{Place, Ran};
-use ontempo_media::{FrameKind, FrameTable, GeneratorParameters, generate};
+use ontempo_foundation::Rate;
+use ontempo_media::{Film, FrameKind, FrameTable, GeneratorParameters, Sending, generate};
 
 fn place(test: &str) -> Place {
     Place::new(test, "")
@@ -86,7 +87,10 @@ fn what_is_no_film_is_an_error_that_says_why() {
     fs::write(place.path("empty.ts"), "").expect("written");
     place.run(&["media", "empty.ts"]).fails(2, &["the file is empty"]);
     fs::write(place.path("text.ts"), "a text").expect("written");
-    place.run(&["media", "text.ts"]).fails(2, &["text.ts: no transport stream: at byte 0"]);
+    place.run(&["media", "text.ts"]).fails(
+        2,
+        &["text.ts: no transport stream: from byte 0 on", "0x47", "192 with 4 bytes before each"],
+    );
     place.run(&["media", "--generate", "b=9"]).fails(2, &["--generate: the B pictures", "0 to 3"]);
     place.run(&["media", "--generate", "speed=9"]).fails(2, &["--generate: speed: it is none of"]);
     place.run(&["media"]).fails(2, &["FILE"]);
@@ -119,4 +123,31 @@ fn films_that_are_cut_or_have_no_pictures_say_so() {
     let told = cut.succeeds().json()["not_told"].to_string();
     assert!(told.contains("a packet that is cut at the end, left out: 100"), "{told}");
     place.run(&["media", "sound.m4a"]).fails(2, &["no pictures: none of the streams"]);
+}
+
+#[test]
+fn packets_of_192_or_204_bytes_are_read_directly_whatever_the_name_and_a_cut_keeps_the_stuffing() {
+    let place = place("media-packets");
+    let made = generate(&GeneratorParameters::default()).expect("a film");
+    let rate = Rate::from_bits_per_sec(6_000_000);
+    let film = Film::new(made, &Sending::Paced { rate, stuffing: true });
+    let mut plain = Vec::new();
+    (0..)
+        .map_while(|number| film.datagram(number).filter(|one| one.at < film.period()))
+        .for_each(|sent| film.write(&sent, &mut plain));
+    fs::write(place.path("plain.ts"), &plain).expect("written");
+    let read = |name: &str| place.run(&["media", name, "--json"]).json();
+    let whole = read("plain.ts");
+    for (head, tail) in [(4, 0), (0, 16)] {
+        let other = |packet: &[u8]| [&vec![0x11; head], packet, &vec![0x22; tail]].concat();
+        let bytes: Vec<u8> = plain.chunks(188).flat_map(other).collect();
+        for name in ["other.ts", "other.m2ts"] {
+            fs::write(place.path(name), &bytes).expect("written");
+            assert_eq!(read(name), whole, "{head} {tail} {name}");
+        }
+    }
+    fs::write(place.path("cut.ts"), [&plain[..9_000], &plain[9_010..]].concat()).expect("written");
+    let share = |json: &serde_json::Value| json["stuffing_share"].as_f64().expect("a share");
+    let (before, after) = (share(&whole), share(&read("cut.ts")));
+    assert!(before > 0.05 && (after - before).abs() < 0.001, "{before} {after}");
 }

@@ -2,7 +2,7 @@
 
 use ontempo_foundation::Duration;
 
-use super::ts::{self, PACKET, SYNC};
+use super::ts::{self, PACKET, PACKET_WITH_PARITY, SYNC};
 
 /// Packets of a transport stream in a datagram: as many as an Ethernet frame holds, as encoders do.
 const PACKETS: usize = 7;
@@ -11,8 +11,8 @@ const PACKETS: usize = 7;
 /// 100 ms (section 2.7.2).
 const MAX_STEP: Duration = Duration::from_secs(2);
 
-/// Splits a stream of bytes into datagrams: a transport stream by seven packets, anything else by
-/// size.
+/// Splits a stream of bytes into datagrams: a transport stream of packets of 188 or 204 bytes by seven packets, anything
+/// else by size.
 #[derive(Debug)]
 pub struct Chunker {
     size: usize,
@@ -56,22 +56,30 @@ impl Chunker {
             return None;
         }
         // A packet is recognised by the sync bytes of itself and of the next.
-        let is_packet = |at: usize| {
-            rest.get(at) == Some(&SYNC) && rest.get(at + PACKET).is_none_or(|&byte| byte == SYNC)
+        let is_packet = |at: usize, size: usize| {
+            rest.get(at) == Some(&SYNC) && rest.get(at + size).is_none_or(|&byte| byte == SYNC)
         };
-        let packets = (0..PACKETS)
-            .take_while(|&count| is_packet(count * PACKET) && rest.len() >= (count + 1) * PACKET);
-        let packets = packets.count();
-        let enough = self.finished || rest.len() > PACKETS * PACKET;
+        let packets = |size: usize| {
+            (0..PACKETS)
+                .take_while(|&count| {
+                    is_packet(count * size, size) && rest.len() >= (count + 1) * size
+                })
+                .count()
+        };
+        let plain = (packets(PACKET), PACKET);
+        let with_parity = (packets(PACKET_WITH_PARITY), PACKET_WITH_PARITY);
+        let (packets, size) = if with_parity.0 > plain.0 { with_parity } else { plain };
+        let enough = self.finished || rest.len() > PACKETS * size;
         if packets > 0 && enough {
-            return Some(packets * PACKET);
+            return Some(packets * size);
         }
         if rest.len() <= PACKET && !self.finished || packets > 0 {
             return None;
         }
         // Up to the next packet.
         let most = rest.len().min(self.size);
-        let until = (1..most).find(|&at| is_packet(at) && rest.len() > at + PACKET);
+        let begins = |at: usize, size: usize| is_packet(at, size) && rest.len() > at + size;
+        let until = (1..most).find(|&at| begins(at, PACKET) || begins(at, PACKET_WITH_PARITY));
         match until {
             Some(at) => Some(at),
             None if rest.len() >= self.size || self.finished => Some(most),
@@ -103,10 +111,10 @@ impl PcrClock {
     /// stream follows that has its PCR on another PID.
     pub fn due(&mut self, datagram: &[u8]) -> Duration {
         self.due = self.due.max(self.passed());
-        if ts::packet_size(datagram) == Some(PACKET) {
-            for packet in datagram.chunks_exact(PACKET) {
-                self.bytes += PACKET as u64;
-                self.learn(packet);
+        if let Some(size) = ts::packet_size(datagram) {
+            for packet in datagram.chunks_exact(size) {
+                self.bytes += size as u64;
+                self.learn(&packet[..PACKET]);
             }
         } else {
             self.bytes += datagram.len() as u64;

@@ -2,9 +2,10 @@
 
 use ontempo_foundation::{Duration, Time};
 
-use super::{at, packet};
+use super::{VIDEO, at, packet};
 use crate::{
-    Depacketizer, DepacketizerOptions, Kind, Part, PcrClock, Release, Span, Unit, ts::PACKET,
+    Chunker, Depacketizer, DepacketizerOptions, Kind, Part, PcrClock, Release, Span, Unit,
+    ts::PACKET,
 };
 
 /// Bytes of the datagrams between two clock references.
@@ -86,4 +87,37 @@ fn an_arrival_that_nobody_can_know_yet_keeps_nothing_back() {
     let left: Vec<u64> =
         std::iter::from_fn(|| depacketizer.poll(end)).map(|one| one.datagram).collect();
     assert_eq!(left, [1, 2, 3]);
+}
+
+#[test]
+fn a_stream_with_parity_is_cut_at_its_packets_and_sent_by_its_clock() {
+    // Each packet has a clock reference, 1 ms after the one before.
+    let packet = |number: u64, parity: usize| {
+        let base = number * 90;
+        let mut adaptation = vec![0x10];
+        adaptation.extend(((base >> 1) as u32).to_be_bytes());
+        adaptation.extend([(base as u8) << 7 | 0x7e, 0]);
+        [packet(VIDEO, false, &adaptation, &[]), vec![number as u8; parity]].concat()
+    };
+    for parity in [0, 16] {
+        let size = PACKET + parity;
+        let stream: Vec<u8> = (0..100).flat_map(|number| packet(number, parity)).collect();
+        let (mut chunker, mut clock) = (Chunker::new(1_316), PcrClock::default());
+        let (mut lengths, mut last) = (Vec::new(), Duration::ZERO);
+        for some in stream.chunks(500) {
+            chunker.push(some);
+            while let Some(datagram) = chunker.poll() {
+                lengths.push(datagram.len());
+                last = clock.due(datagram);
+            }
+        }
+        chunker.finish();
+        while let Some(datagram) = chunker.poll() {
+            lengths.push(datagram.len());
+        }
+        assert!(lengths[..14].iter().all(|length| *length == 7 * size), "{parity}: {lengths:?}");
+        assert_eq!(lengths.iter().sum::<usize>(), stream.len());
+        // What has come before the end of input, two packets before the last.
+        assert!(last >= Duration::from_millis(90), "{parity}: {last}");
+    }
 }
