@@ -50,11 +50,10 @@ impl Layout {
     }
 }
 
-/// Whether a file that begins so is a transport stream: of packets of 188 bytes, of 192 (M2TS) or 204 (with parity),
-/// the first of which is not damaged.
+/// Whether a file that begins so is a transport stream of packets of 188 bytes, the first of which are not damaged.
 pub fn begins_transport_stream(head: &[u8]) -> bool {
     let packets = Packets::of(head);
-    packets.fits(0)
+    packets.layout == Layout::PLAIN && packets.fits(0)
 }
 
 /// The share of stuffing (null packets) among the packets of a transport stream, 0 to 1; bytes in which no packet begins

@@ -185,6 +185,8 @@ impl Demultiplexer {
         let stream = self.streams.get_mut(place)?;
         if stream.pid != header.pid {
             if !header.begins {
+                // Of the end, or the beginning, packets are missing.
+                self.gaps += u64::from(stream.counter.take().is_some());
                 return None;
             }
             (stream.pid, stream.counter) = (header.pid, None);

@@ -375,7 +375,7 @@ fn packets_with_arrival_times_or_parity_are_those_between() {
         let other = |packet: &[u8]| [&vec![0x11; head], packet, &vec![0x22; tail]].concat();
         let packets: Vec<Vec<u8>> = whole.chunks(PACKET).map(other).collect();
         let bytes = packets.concat();
-        assert!(begins_transport_stream(&bytes) && begins_transport_stream(&bytes[..1_000]));
+        assert!(!begins_transport_stream(&bytes));
         assert_eq!(read(&bytes), Ok((table.clone(), vec![])), "{head} {tail}");
         // The last packet without its parity is whole; otherwise it is cut.
         let (_, untold) = read(&bytes[..bytes.len() - 10]).expect("a film");
@@ -390,7 +390,7 @@ fn packets_with_arrival_times_or_parity_are_those_between() {
     // Sync bytes in the payload of another file do not make it one.
     let pictures: Vec<u8> = (0..9_000_u32).map(|at| if at % 192 == 8 { 0x47 } else { 0 }).collect();
     assert!(!begins_transport_stream(&pictures) && !begins_transport_stream(b"GIF89a"));
-    assert!(begins_transport_stream(&whole));
+    assert!(begins_transport_stream(&whole) && begins_transport_stream(&whole[..1_000]));
 }
 
 #[test]
