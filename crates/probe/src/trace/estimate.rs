@@ -109,12 +109,16 @@ impl Recording {
         let count = usize::try_from((end + window / 2) / window).unwrap_or(1).max(1);
         let losses = self.losses(&arrivals, left_out, window, count);
         let windows = rate::windows(losses.departures(&arrivals, window), window, count);
-        let rates: Vec<f64> = windows.iter().map(|one| one.rate(window)).collect();
+        let rate = |place: usize| {
+            let one = &windows[place];
+            losses.policed[place].unwrap_or_else(|| one.rate(window))
+        };
+        let rates: Vec<f64> = (0..count).map(rate).collect();
         let (reference, one_way) = self.reference(&arrivals, window, &rates);
         let bases = bases_by_window(&arrivals, window, count);
-        let scout = |place: usize| self.bits.1 / rates[place].max(1.0) * 1e9;
         let rows = (0..count).map(|place| {
-            let delay = (bases[place] - reference) as f64 - scout(place) + one_way;
+            let (base, met) = bases[place];
+            let delay = (base - reference) as f64 - self.transmission(met, &rates) + one_way;
             TraceRow {
                 time: Duration::from_nanos((place as i64 * window) as u64),
                 rate: Rate::from_bits_per_sec(rates[place].round() as u64),
@@ -143,7 +147,8 @@ impl Recording {
     fn leave_out_ramp(&self, arrivals: &mut [Arrival]) -> i64 {
         let max_rate = self.max_rate.as_bits_per_sec() as f64;
         let departures = arrivals.iter().map(Arrival::departure);
-        let begun = rate::first_use(departures, max_rate).unwrap_or(0).max(0);
+        let begun = rate::first_use(departures, max_rate).unwrap_or(0);
+        let begun = begun.min(self.policed_since(arrivals).unwrap_or(begun)).max(0);
         for arrival in arrivals {
             arrival.sent -= begun;
             arrival.at -= begun;
@@ -201,6 +206,13 @@ impl Recording {
         arrivals
     }
 
+    /// How long the transmission of a scout took that was met in this window, ns: at the highest rate beside
+    /// it, since nothing may have passed for a part of the window.
+    fn transmission(&self, place: usize, rates: &[f64]) -> f64 {
+        let beside = &rates[place.saturating_sub(1)..(place + 2).min(rates.len())];
+        self.bits.1 / beside.iter().copied().fold(1.0, f64::max) * 1e9
+    }
+
     /// The transit without a queue of the packet with the smallest round trip, and its delay: half
     /// of the round trip, both ns and without the time of its transmission.
     fn reference(&self, arrivals: &[Arrival], window: i64, rates: &[f64]) -> (i64, f64) {
@@ -210,7 +222,7 @@ impl Recording {
         });
         let Some((arrival, least)) = least else { return (arrivals[0].base, 0.0) };
         let place = place_of(arrival.left(), window, rates.len());
-        let transmission = self.bits.1 / rates[place].max(1.0) * 1e9;
+        let transmission = self.transmission(place, rates);
         let transit = (arrival.at - arrival.sent) as f64 - transmission;
         (transit as i64, ((least as f64 - transmission) / 2.0).max(0.0))
     }
@@ -316,9 +328,12 @@ fn step_down(arrivals: &[Arrival], base: i64, change: i64) -> usize {
     if most.0 > usual * (AT_ONCE - change / 2) as f64 { most.1 } else { early }
 }
 
-/// The transit without a queue in each window: that of the last arrival up to its middle.
-fn bases_by_window(arrivals: &[Arrival], window: i64, count: usize) -> Vec<i64> {
-    let mut place = 0;
+/// The transit without a queue in each window, that of the last arrival up to its middle, and the window
+/// in which it was met.
+fn bases_by_window(arrivals: &[Arrival], window: i64, count: usize) -> Vec<(i64, usize)> {
+    let clears = clears(arrivals);
+    let met = |clear: &Clear| place_of(arrivals[clear.span.0].left(), window, count);
+    let (mut place, mut next) = (0, 0);
     let mut base = arrivals[0].base;
     let mut bases = Vec::with_capacity(count);
     for middle in (0..count as i64).map(|number| number * window + window / 2) {
@@ -326,7 +341,13 @@ fn bases_by_window(arrivals: &[Arrival], window: i64, count: usize) -> Vec<i64> 
             base = arrivals[place].base;
             place += 1;
         }
-        bases.push(base);
+        while clears.get(next + 1).is_some_and(|clear| clear.span.0 <= place) {
+            next += 1;
+        }
+        // Before the pause that showed it a changed delay is that of the next one.
+        let around = clears.iter().skip(next).take(2);
+        let clear = around.min_by_key(|clear| (clear.transit - base).abs());
+        bases.push((base, clear.map_or(bases.len(), met)));
     }
     bases
 }

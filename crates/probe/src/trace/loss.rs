@@ -4,6 +4,7 @@ use super::control::QUEUED;
 use super::estimate::Arrival;
 use super::rate::{Departure, place_of};
 use super::recorder::Recording;
+use super::refused::{Kinds, POLICED, Refusal, Taken};
 
 /// Span over which losses are counted, s: shorter ones have too few packets.
 const LOSS_SPAN: f64 = 1.0;
@@ -37,6 +38,8 @@ pub(super) struct Losses {
     unplaced: Vec<f64>,
     /// Packets that the bottleneck sent and the path lost, in the order of time.
     lost: Vec<Departure>,
+    /// In each window: the rate beyond which packets were refused without a queue, bit/s, if they were.
+    pub(super) policed: Vec<Option<f64>>,
 }
 
 impl Losses {
@@ -68,9 +71,16 @@ struct Burst {
     left: (i64, i64),
     /// The path lost it, not the recorder's queue.
     is_placed: bool,
+    /// The bottleneck was idle in between: what passed of the time says nothing.
+    is_idle: bool,
 }
 
 impl Burst {
+    /// Too few for it to be known of this burst alone whether it took the bottleneck's time.
+    fn is_short(&self) -> bool {
+        self.numbers.1 - self.numbers.0 < PLACED.0
+    }
+
     /// When the packet of this place among them left, or would have: they are spread evenly.
     fn left(&self, place: usize) -> i64 {
         let (from, until) = self.left;
@@ -88,9 +98,167 @@ impl Recording {
         window: i64,
         count: usize,
     ) -> Losses {
-        let Fates { fates, bursts, outages } = self.fates(arrivals, begun);
-        let longest = most_by_second(&fates, |fate| fate.waited);
-        let largest = most_by_second(&fates, |fate| fate.ahead);
+        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let Fates { fates, bursts, outages, taken } =
+            self.fates(arrivals, begun, (span as i64 * window, count.div_ceil(span)));
+        let mut passing = vec![window; count];
+        outages.iter().for_each(|outage| take(*outage, window, &mut passing));
+        match self.refusal_of(&fates, &bursts, &taken, begun) {
+            Refusal::None => self.losses_of_path(&fates, &bursts, passing, (begun, window)),
+            Refusal::Queue { before } => {
+                let taken = taken.shares();
+                self.losses_behind(&fates, &bursts, passing, (begun, window), (before, &taken))
+            }
+            Refusal::Policer { loss } => {
+                self.losses_policed(&fates, &bursts, passing, (begun, window), loss)
+            }
+        }
+    }
+
+    /// When packets were first refused without a queue, ns, if they were.
+    pub(super) fn policed_since(&self, arrivals: &[Arrival]) -> Option<i64> {
+        let Fates { fates, bursts, taken, .. } = self.fates(arrivals, 0, (i64::MAX, 1));
+        match self.refusal_of(&fates, &bursts, &taken, 0) {
+            Refusal::Policer { .. } => {
+                let mut alone = bursts.iter().filter(|burst| !self.is_behind(burst, 0));
+                alone.next().map(|burst| burst.left.0)
+            }
+            _ => None,
+        }
+    }
+
+    fn refusal_of(
+        &self,
+        fates: &[Option<Fate>],
+        bursts: &[Burst],
+        taken: &TakenBySpan,
+        begun: i64,
+    ) -> Refusal {
+        let mut kinds = Kinds::default();
+        for burst in bursts.iter().filter(|burst| !self.packets[burst.numbers.0].is_scout) {
+            let kind = match () {
+                () if !self.is_behind(burst, begun) => &mut kinds.alone,
+                () if burst.is_placed && !burst.is_idle => &mut kinds.placed,
+                () => &mut kinds.queued,
+            };
+            *kind += (burst.numbers.1 - burst.numbers.0) as u64;
+        }
+        let fate = |number: usize| {
+            let fate = fates.get(number).copied().flatten()?;
+            Some((fate.is_lost, fate.ahead))
+        };
+        self.refusal(fate, kinds, &taken.all)
+    }
+
+    /// Whether a queue waited while this burst was lost.
+    fn is_behind(&self, burst: &Burst, begun: i64) -> bool {
+        burst.left.0 - (self.packets[burst.numbers.1].sent - begun) >= QUEUED
+    }
+
+    /// Losses of a path whose queue refuses packets before it is full: those that took the bottleneck's
+    /// time, of which `taken` has the share in each span, and `before` of those before the queue.
+    fn losses_behind(
+        &self,
+        fates: &[Option<Fate>],
+        bursts: &[Burst],
+        passing: Vec<i64>,
+        (begun, window): (i64, i64),
+        (before, taken): (f64, &[f64]),
+    ) -> Losses {
+        let count = passing.len();
+        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let place = |left: i64| place_of(left, window, count) / span;
+        let weight = |burst: &Burst| match () {
+            () if burst.is_placed && !burst.is_idle => 1.0,
+            () if self.is_behind(burst, begun) => taken[place(burst.left.1)],
+            () => 0.0,
+        };
+        let mut lost = vec![0.0; count.div_ceil(span)];
+        let mut all = lost.clone();
+        for burst in bursts {
+            for number in 0..burst.numbers.1 - burst.numbers.0 {
+                lost[place(burst.left(number))] += weight(burst);
+            }
+        }
+        for fate in fates.iter().flatten().filter(|fate| !fate.is_lost) {
+            all[place(fate.left)] += 1.0;
+        }
+        let by_window = passing.iter().enumerate().map(|(place, passed)| {
+            let (lost, all) = (lost[place / span], all[place / span]);
+            let share = if lost > 0.0 { lost / (lost + all) } else { 0.0 };
+            1.0 - (1.0 - share) * (1.0 - before) * (*passed as f64 / window as f64)
+        });
+        let known = bursts.iter().map(|burst| (burst, weight(burst)));
+        Losses {
+            by_window: by_window.collect(),
+            unplaced: vec![before.min(MAX_COUNTED); count],
+            lost: self.departures(known.filter(|(_, weight)| *weight > 0.0), begun),
+            policed: vec![None; count],
+        }
+    }
+
+    /// Losses of a path that refuses what is beyond a rate: `loss`, and outages.
+    fn losses_policed(
+        &self,
+        fates: &[Option<Fate>],
+        bursts: &[Burst],
+        passing: Vec<i64>,
+        (begun, window): (i64, i64),
+        loss: f64,
+    ) -> Losses {
+        let count = passing.len();
+        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let mut tallies = vec![Tally::default(); count.div_ceil(span)];
+        for fate in fates.iter().flatten() {
+            tallies[place_of(fate.left, window, count) / span].all += 1;
+        }
+        for burst in bursts.iter().filter(|burst| !self.is_behind(burst, begun)) {
+            let tally = &mut tallies[place_of(burst.left.1, window, count) / span];
+            tally.lost += (burst.numbers.1 - burst.numbers.0) as u64;
+        }
+        // Between two refusals what passes is the policer's rate, if nothing but full packets is sent: in
+        // pauses it saves for later, or saves no more.
+        let mut passed = vec![(0.0, 0.0); count.div_ceil(span)];
+        let mut before: Option<usize> = None;
+        for burst in bursts.iter().filter(|burst| !self.is_behind(burst, begun)) {
+            let first = burst.numbers.0;
+            let Some(from) = before.replace(first) else { continue };
+            if self.packets[from..=first].iter().any(|packet| packet.is_scout) {
+                continue;
+            }
+            let is_passed = |fate: &&Option<Fate>| fate.is_some_and(|fate| !fate.is_lost);
+            let (bits, time) = &mut passed[place_of(burst.left.1, window, count) / span];
+            *bits += fates[from..first].iter().filter(is_passed).count() as f64 * self.bits.0;
+            *time += (self.packets[first].sent - self.packets[from].sent) as f64 / 1e9;
+        }
+        let policed = (0..count).map(|place| {
+            let (bits, time) = passed[place / span];
+            let is_policed = tallies[place / span].share() > POLICED && bits > 0.0 && time > 0.0;
+            is_policed.then(|| bits / time / (1.0 - loss.min(MAX_COUNTED)))
+        });
+        let policed = policed.collect();
+        let by_window =
+            passing.iter().map(|passed| 1.0 - (1.0 - loss) * (*passed as f64 / window as f64));
+        Losses {
+            by_window: by_window.collect(),
+            unplaced: vec![loss.min(MAX_COUNTED); count],
+            lost: Vec::new(),
+            policed,
+        }
+    }
+
+    /// Losses of a path whose queue, if it loses any, loses them while it is full.
+    fn losses_of_path(
+        &self,
+        fates: &[Option<Fate>],
+        bursts: &[Burst],
+        passing: Vec<i64>,
+        (begun, window): (i64, i64),
+    ) -> Losses {
+        let count = passing.len();
+        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let longest = most_by_second(fates, |fate| fate.waited);
+        let largest = most_by_second(fates, |fate| fate.ahead);
         // Queues are limited in time or in size.
         let is_deep = |fate: &Fate| {
             let second = second_of(fate.left);
@@ -102,7 +270,6 @@ impl Recording {
         }
         let more = deep.share() - shallow.share();
         let overflows = more > OVERFLOW_MORE && deep.share() > OVERFLOW_FACTOR * shallow.share();
-        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
         // Those whose burst is known to be the path's, and others.
         let mut placed = vec![Tally::default(); count.div_ceil(span)];
         let mut others = placed.clone();
@@ -119,30 +286,29 @@ impl Recording {
         let share = |tallies: &[Tally], place: usize| tallies[place / span].share();
         let unplaced = |place| if overflows { share(&others, place) } else { 0.0 };
         let unplaced = (0..count).map(|place| unplaced(place).min(MAX_COUNTED)).collect();
-        let mut passed = vec![window; count];
-        outages.iter().for_each(|outage| take(*outage, window, &mut passed));
-        let by_window = passed.iter().enumerate().map(|(place, passed)| {
-            let passing = (1.0 - share(&placed, place)) * (1.0 - share(&others, place));
-            1.0 - passing * (*passed as f64 / window as f64)
+        let by_window = passing.iter().enumerate().map(|(place, passed)| {
+            let kept = (1.0 - share(&placed, place)) * (1.0 - share(&others, place));
+            1.0 - kept * (*passed as f64 / window as f64)
         });
         let by_window = by_window.collect();
         let known = bursts.iter().filter(|burst| burst.is_placed || !overflows);
-        Losses { by_window, unplaced, lost: self.departures(known, begun) }
+        let lost = self.departures(known.map(|burst| (burst, 1.0)), begun);
+        Losses { by_window, unplaced, lost, policed: vec![None; count] }
     }
 
     fn bits_of(&self, number: usize) -> f64 {
         if self.packets[number].is_scout { self.bits.1 } else { self.bits.0 }
     }
 
-    /// What these bursts took of the bottleneck's time. It was busy with one if each packet, and the arrival
+    /// What these bursts took of the bottleneck's time, as so many times their packets. It was busy with one if each packet, and the arrival
     /// after them, came before the one before it had left.
     fn departures<'a>(
         &self,
-        bursts: impl Iterator<Item = &'a Burst>,
+        bursts: impl Iterator<Item = (&'a Burst, f64)>,
         begun: i64,
     ) -> Vec<Departure> {
         let mut departures = Vec::new();
-        for burst in bursts {
+        for (burst, weight) in bursts {
             let (first, after) = burst.numbers;
             let before = |number: usize| match number.checked_sub(first + 1) {
                 Some(place) => burst.left(place),
@@ -153,7 +319,7 @@ impl Recording {
             departures.extend((first..after).map(|number| {
                 let left = burst.left(number - first);
                 let came = if is_busy { before(number) - QUEUED } else { left };
-                Departure { came, left, bits: self.bits_of(number) }
+                Departure { came, left, bits: self.bits_of(number) * weight }
             }));
         }
         departures.sort_by_key(|departure| departure.left);
@@ -179,14 +345,31 @@ impl Recording {
     /// empty.
     fn is_placed(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> bool {
         let (first, after) = burst.numbers;
-        if after - first < PLACED.0 {
+        if burst.is_short() {
             return false;
         }
         let sent = |number: usize| self.packets[number].sent - begun;
         if sent(after - 1) - burst.left.0 >= QUEUED {
             return true;
         }
-        // ns for a bit, of packets behind others.
+        let (before, later) = self.paces(burst, fates, begun);
+        let Some(pace) = [before, later].into_iter().flatten().reduce(f64::max) else {
+            return false;
+        };
+        let lost: f64 = (first..after).map(|number| self.bits_of(number)).sum();
+        let taken = (burst.left.1 - burst.left.0) as f64 - self.bits_of(after) * pace;
+        taken > lost * pace * PLACED.1
+    }
+
+    /// ns for a bit, of packets behind others: before this burst, and after it.
+    fn paces(
+        &self,
+        burst: &Burst,
+        fates: &[Option<Fate>],
+        begun: i64,
+    ) -> (Option<f64>, Option<f64>) {
+        let (first, after) = burst.numbers;
+        let sent = |number: usize| self.packets[number].sent - begun;
         let pace = |numbers: &mut dyn Iterator<Item = usize>| {
             let (mut time, mut bits) = (0, 0.0);
             let spans = numbers.take(PACE.1).filter_map(|number| {
@@ -199,19 +382,41 @@ impl Recording {
             }
             (bits > 0.0).then(|| time as f64 / bits)
         };
-        let before = pace(&mut (0..first).rev());
-        let later = pace(&mut (after + 1..fates.len()));
-        let Some(pace) = [before, later].into_iter().flatten().reduce(f64::max) else {
+        (pace(&mut (0..first).rev()), pace(&mut (after + 1..fates.len())))
+    }
+
+    /// Whether the queue was empty before the packet after this burst came, and all of the burst was sent
+    /// before.
+    fn is_idle(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> bool {
+        let (_, after) = burst.numbers;
+        let sent = |number: usize| self.packets[number].sent - begun;
+        if self.is_behind(burst, begun) || sent(after - 1) - burst.left.0 >= QUEUED {
             return false;
-        };
+        }
+        let (before, later) = self.paces(burst, fates, begun);
+        let pace = before.or(later).unwrap_or(0.0);
+        (burst.left.1 - sent(after)) as f64 - self.bits_of(after) * pace < QUEUED as f64
+    }
+
+    /// The time that this burst took of the bottleneck, and would have taken, ns, if it was lost behind a
+    /// queue and is not known to be the path's.
+    fn taken(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> Option<(f64, f64)> {
+        if burst.is_placed || !self.is_behind(burst, begun) {
+            return None;
+        }
+        let (before, later) = self.paces(burst, fates, begun);
+        let pace = f64::midpoint(before.or(later)?, later.or(before)?);
+        let (first, after) = burst.numbers;
         let lost: f64 = (first..after).map(|number| self.bits_of(number)).sum();
-        let taken = (burst.left.1 - burst.left.0) as f64 - self.bits_of(after) * pace;
-        taken > lost * pace * PLACED.1
+        let span = (burst.left.1 - burst.left.0) as f64;
+        Some((span - self.bits_of(after) * pace, lost * pace))
     }
 
     /// What became of the packets up to the last that arrived. (A copy without `Option` would be as large
     /// again.)
-    fn fates(&self, arrivals: &[Arrival], begun: i64) -> Fates {
+    ///
+    /// What losses took of the bottleneck's time is by spans of so many ns, and so many of them.
+    fn fates(&self, arrivals: &[Arrival], begun: i64, spans: (i64, usize)) -> Fates {
         let Some(last) = arrivals.iter().map(|arrival| arrival.number).max() else {
             return Fates::default();
         };
@@ -230,6 +435,8 @@ impl Recording {
             ahead += arrival.bits;
         }
         let (mut bursts, mut outages) = (Vec::new(), Vec::new());
+        let mut taken =
+            TakenBySpan { all: Taken::default(), spans: vec![Taken::default(); spans.1] };
         let mut before = fates[arrivals[0].number];
         let mut lost_since = 0;
         for number in 0..=last {
@@ -240,12 +447,18 @@ impl Recording {
             let numbers = (number - lost_since, number);
             let was = before.replace(after);
             let Some(was) = was.filter(|_| std::mem::take(&mut lost_since) > 0) else { continue };
-            let mut burst = Burst { numbers, left: (was.left, after.left), is_placed: false };
+            let mut burst =
+                Burst { numbers, left: (was.left, after.left), is_placed: false, is_idle: false };
             if let Some(outage) = self.outage(&burst, begun) {
                 outages.push(outage);
                 continue;
             }
             burst.is_placed = self.is_placed(&burst, &fates, begun);
+            burst.is_idle = self.is_idle(&burst, &fates, begun);
+            if let Some((time, due)) = self.taken(&burst, &fates, begun) {
+                taken.all.add(time, due);
+                taken.spans[place_of(after.left, spans.0, spans.1)].add(time, due);
+            }
             // A lost packet was where those around it were: the longer queue of both counts.
             let (waited, ahead) = (was.waited.max(after.waited), was.ahead.max(after.ahead));
             for (place, lost) in (numbers.0..numbers.1).enumerate() {
@@ -254,7 +467,7 @@ impl Recording {
             }
             bursts.push(burst);
         }
-        Fates { fates, bursts, outages }
+        Fates { fates, bursts, outages, taken }
     }
 }
 
@@ -266,6 +479,23 @@ struct Fates {
     bursts: Vec<Burst>,
     /// From when until when nothing passed, ns.
     outages: Vec<(i64, i64)>,
+    taken: TakenBySpan,
+}
+
+/// Of bursts behind a queue of which it is not known who lost them.
+#[derive(Default)]
+struct TakenBySpan {
+    all: Taken,
+    spans: Vec<Taken>,
+}
+
+impl TakenBySpan {
+    /// The share of losses behind the bottleneck in each span.
+    fn shares(&self) -> Vec<f64> {
+        let usual = if self.all.is_some() { self.all.share() } else { None };
+        let Some(usual) = usual else { return vec![0.0; self.spans.len()] };
+        self.spans.iter().map(|taken| taken.share().unwrap_or(usual)).collect()
+    }
 }
 
 /// What became of a packet.

@@ -9,7 +9,8 @@
 //!   milliseconds apart, then show the delay without a queue.
 //! - Packets lost while the queue was short are the path's losses; those lost while it was long are
 //!   the recorder's own, unless losses do not depend on the queue at all. Bursts that took the bottleneck's
-//!   time, and outages, are the path's.
+//!   time, and outages, are the path's. Queues that drop early, and policers, are known by losses that
+//!   took none.
 
 mod base;
 mod control;
@@ -18,6 +19,7 @@ mod log;
 mod loss;
 mod rate;
 mod recorder;
+mod refused;
 
 pub use estimate::{Trace, TraceRow};
 pub use recorder::{Progress, Recorder, RecorderOptions, Recording};

@@ -12,6 +12,7 @@ use crate::wire::Reason;
 use crate::{Failure, Receiver, ReceiverOptions, SenderOptions, Token};
 
 mod lossy;
+mod managed;
 
 /// The path from a time on: bit/s, one-way delay, loss.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,8 @@ struct World {
     bytes: (usize, usize),
     /// The receiver's token.
     token: Option<Token>,
+    /// In place of the bottleneck above.
+    link: Option<managed::Bottleneck>,
 }
 
 fn address(place: u8) -> SocketAddr {
@@ -104,6 +107,7 @@ impl World {
             dead_from: Time::NEVER,
             bytes: (0, 0),
             token: None,
+            link: None,
         }
     }
 
@@ -129,6 +133,9 @@ impl World {
     fn send(&mut self, bytes: Vec<u8>) {
         let size = bytes.len() as f64 + 28.0;
         self.bytes.0 += bytes.len();
+        if let Some(link) = &mut self.link {
+            return link.send(self.now, bytes, &mut self.there);
+        }
         while self.waiting.front().is_some_and(|(left, _)| *left <= self.now) {
             self.queued -= self.waiting.pop_front().expect("one").1;
         }
@@ -182,7 +189,11 @@ impl World {
             let next = self.serve(recorder, true).min(self.serve(&mut receiver, false));
             let arrival = |flying: &Flying| flying.front().map_or(Time::NEVER, |first| first.0);
             let next = next.min(arrival(&self.there)).min(arrival(&self.back));
-            self.now = next.max(self.now);
+            let decision = self.link.as_ref().map_or(Time::NEVER, |link| link.next(self.now));
+            self.now = next.min(decision).max(self.now);
+            if let Some(link) = &mut self.link {
+                link.serve(self.now, &mut self.there);
+            }
             while arrival(&self.there) <= self.now && !self.there.is_empty() {
                 let (at, bytes) = self.there.pop_front().expect("one");
                 let datagram = datagram(1, at + self.skew, &bytes);
