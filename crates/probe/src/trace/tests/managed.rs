@@ -15,7 +15,7 @@ pub(super) enum Bottleneck {
     /// The fate of a packet is known when it comes.
     Known(Link),
     /// It is decided when the transmitter is free.
-    Decided { link: ScheduledLink, waiting: HashMap<u32, Vec<u8>>, next: u32 },
+    Decided { link: Box<ScheduledLink>, waiting: HashMap<u32, Vec<u8>>, next: u32 },
 }
 
 const DELAY: Duration = Duration::from_millis(22);
@@ -46,7 +46,7 @@ impl Bottleneck {
             reordering: false,
             extras: Extras::default(),
         };
-        let link = ScheduledLink::new(parameters, seed, "link");
+        let link = Box::new(ScheduledLink::new(parameters, seed, "link"));
         Self::Decided { link, waiting: HashMap::new(), next: 0 }
     }
 
@@ -100,6 +100,9 @@ fn forget(drops: &[Dropped], waiting: &mut HashMap<u32, Vec<u8>>) {
     }
 }
 
+/// By loss and seed.
+type Kind = fn(f64, u64) -> Bottleneck;
+
 fn codel(loss: f64, seed: u64) -> Bottleneck {
     Bottleneck::decided(CoDel::new(CoDelParameters::default()), loss, seed)
 }
@@ -137,8 +140,7 @@ fn found(trace: &Trace) -> (f64, Vec<f64>) {
 /// What a queue drops before it is full is not the path's loss, and the rate is that of what leaves.
 #[test]
 fn what_a_managed_queue_drops_is_not_lost_by_the_path() {
-    let kinds: [(&str, fn(f64, u64) -> Bottleneck); 3] =
-        [("codel", codel), ("fq-codel", fq_codel), ("pie", pie)];
+    let kinds: [(&str, Kind); 3] = [("codel", codel), ("fq-codel", fq_codel), ("pie", pie)];
     for (name, kind) in kinds {
         for (loss, seed) in [(0.0, 1), (0.0, 2), (0.0, 3), (0.05, 1), (0.05, 2), (0.05, 3)] {
             let (lost, rates) = found(&recorded(kind(loss, seed), seed));
