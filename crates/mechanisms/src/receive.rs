@@ -56,11 +56,11 @@ impl Reassembly {
     /// `packet` arrived.
     #[inline]
     pub fn receive(&mut self, packet: u64) -> Arrival {
+        if self.receive_next(packet) {
+            return Arrival::InOrder;
+        }
         if packet == self.next {
             self.next += 1;
-            if self.held.is_empty() {
-                return Arrival::InOrder;
-            }
             if let Some(at) = self.held.iter().position(|run| run.start == self.next) {
                 self.next = self.held.remove(at).end;
             }

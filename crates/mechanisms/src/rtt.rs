@@ -71,8 +71,8 @@ impl RtoParameters {
 /// Jacobson's integer form: SRTT is kept times 8 and RTTVAR times 4, in nanoseconds or in
 /// ticks.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct RttEstimator {
-    parameters: RtoParameters,
     /// The unit of the averages in nanoseconds: 1, or a tick's length.
     unit: u64,
     /// The granularity in units, at least 1: the least 4 RTTVAR in the timeout.
@@ -87,6 +87,7 @@ pub struct RttEstimator {
     doublings: u32,
     /// The smallest raw sample.
     minimum: Option<Duration>,
+    parameters: RtoParameters,
 }
 
 impl RttEstimator {

@@ -1,10 +1,13 @@
 //! The network between the agents: links, routes, packets on their way, and the event queue.
 
+mod losses;
+mod serving;
+
 use std::sync::Arc;
 
 use ontempo_elements::Element;
 use ontempo_foundation::{Bytes, Duration, Packets, Time};
-use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Occupancy, Queued};
+use ontempo_network::{Fate, Link, LinkStatistics, Occupancy};
 
 use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};
@@ -389,156 +392,6 @@ impl Fabric {
         }
         self.wheel.push(at, Event::Packet(handle));
         None
-    }
-
-    /// Enqueues a packet at a scheduled link, and serves the link if it is free.
-    #[cold]
-    fn enqueue(&mut self, now: Time, link: usize, handle: u32) {
-        // A packet that may leave now leaves before this one arrives, whichever event was first.
-        self.serve(now, link);
-        let packet = self.packets.get(handle);
-        let queued = Queued {
-            handle,
-            flow: packet.flow,
-            class: self.groups[packet.flow as usize],
-            size: Bytes::new(u64::from(packet.size)),
-            ecn_capable: packet.marks.is_ecn_capable(),
-            l4s: packet.marks.is_l4s(),
-            enqueued: now,
-        };
-        let Some(scheduled) = &mut self.scheduled[link] else { return };
-        if let Some(watch) = &mut self.watches[link] {
-            watch.enqueued(packet, scheduled.link().occupancy().packets);
-        }
-        scheduled.enqueue(now, queued);
-        self.settle_drops(now, link);
-        self.serve(now, link);
-    }
-
-    /// Handles the event of a scheduled link.
-    #[cold]
-    pub(crate) fn on_serve(&mut self, now: Time, link: u32) {
-        let link = link as usize;
-        if self.scheduled[link].as_mut().is_some_and(|scheduled| scheduled.is_due(now)) {
-            self.serve(now, link);
-        }
-    }
-
-    /// Lets a scheduled link transmit now and schedules its next event.
-    fn serve(&mut self, now: Time, link: usize) {
-        loop {
-            let Some(scheduled) = &mut self.scheduled[link] else { return };
-            let next = scheduled.link().next_dequeue(now);
-            if next > now {
-                if scheduled.needs_event_at(next) {
-                    self.wheel.push(next, Event::Serve(link as u32));
-                }
-                return;
-            }
-            let departure = scheduled.dequeue(now);
-            self.settle_drops(now, link);
-            let Some(departure) = departure else { continue };
-            let handle = departure.packet.handle;
-            if let Some(watch) = &mut self.watches[link] {
-                watch.departed(now, self.packets.get(handle), &departure);
-            }
-            match departure.arrives {
-                Some(at) => {
-                    self.packets.get_mut(handle).marks.congestion |= departure.marked;
-                    if departure.corrupted | departure.duplicated {
-                        self.harm(at, handle, departure.corrupted, departure.duplicated);
-                    }
-                    self.pass_on(at, handle);
-                }
-                None => self.lose(now, handle),
-            }
-        }
-    }
-
-    /// Forwards a packet that leaves a scheduled link. Its arrival is always an event,
-    /// so that a flow's packets arrive in order whatever the scheduler did.
-    fn pass_on(&mut self, at: Time, handle: u32) {
-        let packet = self.packets.get(handle);
-        let next = self.steps[packet.step as usize];
-        if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
-            self.wheel.push(at, Event::Packet(handle));
-        } else if let Some(at) = self.offer_again(at, handle) {
-            self.wheel.push(at, Event::Packet(handle));
-        }
-    }
-
-    /// A packet that arrives at `at` has bit errors, or a copy arrives with it.
-    #[cold]
-    fn harm(&mut self, at: Time, handle: u32, corrupted: bool, duplicated: bool) {
-        let packet = self.packets.get_mut(handle);
-        if corrupted {
-            packet.marks.corrupt();
-        }
-        if duplicated {
-            let mut copy = *packet;
-            copy.marks.leave_out();
-            let copy = self.packets.insert(copy);
-            self.wheel.push(at, Event::Packet(copy));
-        }
-    }
-
-    /// Removes from the network what a scheduled link dropped.
-    fn settle_drops(&mut self, now: Time, link: usize) {
-        loop {
-            let Some(scheduled) = &mut self.scheduled[link] else { return };
-            let waiting = scheduled.link().occupancy().packets;
-            let Some(dropped) = scheduled.take_drop() else { return };
-            let packet = *self.packets.get(dropped.packet.handle);
-            if let Some(watch) = &mut self.watches[link] {
-                watch.dropped(&packet, waiting, dropped.reason);
-            }
-            self.lose(now, dropped.packet.handle);
-        }
-    }
-
-    /// A link has dropped a packet.
-    #[cold]
-    fn lose_at(&mut self, now: Time, link: usize, handle: u32, fate: Fate) {
-        let mut at = now;
-        if !self.known_after.is_empty()
-            && fate == Fate::Dropped(DropReason::Loss)
-            && self.is_told(handle).is_some()
-        {
-            at = self.links[link].missed_arrival();
-        }
-        self.lose(at, handle);
-    }
-
-    /// Removes a packet that is lost; `at`: when it would have left the link.
-    fn lose(&mut self, at: Time, handle: u32) {
-        if let Some(after) = self.is_told(handle) {
-            let packet = *self.packets.get(handle);
-            self.count_lost(&packet);
-            self.wheel.push(at + after, Event::Lost(handle));
-            return;
-        }
-        let packet = self.packets.remove(handle);
-        self.count_lost(&packet);
-    }
-
-    /// Of the packets that the flow counts as sent, so that it loses no more than it has sent.
-    #[inline]
-    fn count_lost(&mut self, packet: &Packet) {
-        let is_counted = packet.marks.is_counted(self.is_measuring);
-        self.dropped[packet.flow as usize] += u64::from(is_counted);
-    }
-
-    /// How long after its loss the packet's sender comes to know; `None` if it never does.
-    fn is_told(&self, handle: u32) -> Option<Duration> {
-        let packet = self.packets.get(handle);
-        let known_after = self.known_after.get(packet.flow as usize).copied().flatten();
-        known_after.filter(|_| !packet.marks.ack)
-    }
-
-    /// The flow's sender comes to know of each loss so long after it.
-    pub(crate) fn tell_losses(&mut self, flow: u32, after: Duration) {
-        self.known_after.resize(self.groups.len(), None);
-        self.known_after[flow as usize] = Some(after);
     }
 
     #[cold]

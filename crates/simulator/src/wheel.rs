@@ -27,6 +27,12 @@ const LEVELS: usize = 16;
 const NONE: u32 = u32::MAX;
 /// Events in a chunk: of 16 bytes each, 256 bytes.
 const CHUNK: usize = 16;
+/// From as many events on, up to a chunk, those of a slot are sorted by their [`ranks`].
+const LEAST_RANKED: usize = 8;
+/// Bits of a place in a chunk.
+const PLACE_BITS: u32 = CHUNK.ilog2();
+/// Events of slots no longer than 2 to the power of this are sorted by keys of 31 bits: when, and which of a chunk.
+const MAX_KEY_SHIFT: u32 = i32::BITS - 1 - PLACE_BITS;
 /// Slots of the wide level last 2 to the power of this, in nanoseconds, at the start.
 const FIRST_SHIFT: u32 = 20;
 /// And at most: there are but six levels below.
@@ -46,7 +52,7 @@ pub(crate) const NEAR_SIGHT: usize = 16;
 const MAX_OF_SLOT: usize = 64;
 
 /// From as many sorted events on, the later half returns to its slots before another is inserted.
-const MOST_NEAR: usize = MAX_OF_SLOT + FAR_SIGHT;
+const MAX_NEAR: usize = MAX_OF_SLOT + FAR_SIGHT;
 
 /// A piece of a slot's list. Chunks rather than single events: following a list event by event
 /// through more memory than the cache holds would dominate the cost.
@@ -136,7 +142,7 @@ pub(crate) struct Wheel<E> {
 impl<E: Copy> Wheel<E> {
     pub(crate) fn new() -> Self {
         Self {
-            near: Vec::with_capacity(2 * MOST_NEAR),
+            near: Vec::with_capacity(2 * MAX_NEAR),
             taken: 0,
             near_end: 0,
             sight: NEAR_SIGHT,
@@ -174,13 +180,13 @@ impl<E: Copy> Wheel<E> {
     #[inline(never)]
     fn push_near(&mut self, time: u64, event: E) {
         let count = self.near.len() - self.taken;
-        if count >= MOST_NEAR {
+        if count >= MAX_NEAR {
             self.spill();
         }
         if time >= self.near_end {
             return self.append(time, event);
         }
-        if self.near.len() >= 2 * MOST_NEAR {
+        if self.near.len() >= 2 * MAX_NEAR {
             self.near.drain(..self.taken);
             self.taken = 0;
         }
@@ -269,21 +275,38 @@ impl<E: Copy> Wheel<E> {
             if from + len > limit && !is_one_instant {
                 break;
             }
-            let Slot { first: mut index, len: mut left, .. } = self.vacate(level, digit);
-            while left > 0 {
-                let chunk = &self.chunks[index as usize];
-                let events = &chunk.events[..Slot::in_chunk(left)];
+            let start = self.start_of(level, digit);
+            let slot = self.vacate(level, digit);
+            if (LEAST_RANKED..=CHUNK).contains(&len) && self.shift_of(level) <= MAX_KEY_SHIFT {
+                let events = &self.chunks[slot.first as usize].events[..len];
                 self.near.extend_from_slice(events);
-                left -= events.len() as u32;
-                index = self.release(index);
+                let sorted = &mut self.near[from..];
+                for (event, rank) in events.iter().zip(ranks(events, start)) {
+                    sorted[rank as usize] = *event;
+                }
+                self.release(slot.first);
+            } else {
+                self.take_and_sort(slot);
             }
-            sort(&mut self.near[from..]);
-            end = Some(self.start_of(level, digit).saturating_add(1 << self.shift_of(level)));
+            end = Some(start.saturating_add(1 << self.shift_of(level)));
         }
         if let Some(end) = end {
             self.near_end = end;
             self.sorted += self.near.len() as u64;
         }
+    }
+
+    /// Sorts the events of a slot behind those that are sorted.
+    fn take_and_sort(&mut self, slot: Slot) {
+        let from = self.near.len();
+        let Slot { first: mut index, len: mut left, .. } = slot;
+        while left > 0 {
+            let events = &self.chunks[index as usize].events[..Slot::in_chunk(left)];
+            self.near.extend_from_slice(events);
+            left -= events.len() as u32;
+            index = self.release(index);
+        }
+        sort(&mut self.near[from..]);
     }
 
     /// Returns the later half of the sorted events to their slots, whole slots at a time: sorted
@@ -472,6 +495,26 @@ impl<E: Copy> Wheel<E> {
     }
 }
 
+/// Where each of these events, no more than a chunk holds, belongs among them: by time, and in the order in
+/// which they are where times are equal. All lie within 2 to the power of [`MAX_KEY_SHIFT`] behind `start`.
+///
+/// No branch depends on the times. They come in any order, so that a processor would guess wrongly once for
+/// each event, which costs more than comparing all with all.
+#[inline]
+fn ranks<E>(events: &[(u64, E)], start: u64) -> [i32; CHUNK] {
+    let mut keys = [i32::MAX; CHUNK];
+    for (place, (key, (time, _))) in keys.iter_mut().zip(events).enumerate() {
+        *key = ((time - start) as i32) << PLACE_BITS | place as i32;
+    }
+    let mut ranks = [0; CHUNK];
+    for key in keys {
+        for (rank, other) in ranks.iter_mut().zip(keys) {
+            *rank += i32::from(key < other);
+        }
+    }
+    ranks
+}
+
 /// Sorts by time, and keeps the order of events of the same time. Slots are small and often in order.
 #[inline]
 fn sort<E: Copy>(events: &mut [(u64, E)]) {
@@ -493,88 +536,4 @@ fn sort<E: Copy>(events: &mut [(u64, E)]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Against a sorted list, with pushes between pops, and a stop before the end.
-        #[test]
-        fn events_come_in_order_of_time_then_of_pushing(
-            steps in proptest::collection::vec(
-                (prop_oneof![9 => 0u64..3, 1 => 60u64..200], 0u32..62, any::<u64>(), 0usize..4),
-                1..100,
-            )
-        ) {
-            let mut wheel = Wheel::new();
-            let mut expected: Vec<(u64, usize)> = Vec::new();
-            let mut present = 0u64;
-            for (number, (repeats, bits, noise, pops)) in steps.into_iter().enumerate() {
-                let time = present + (noise >> (63 - bits));
-                for repeat in 0..=repeats {
-                    let event = number * 1000 + repeat as usize;
-                    wheel.push(Time::from_nanos(time), event);
-                    expected.push((time, event));
-                }
-                expected.sort_by_key(|(time, _)| *time);
-                prop_assert_eq!(wheel.iter().count(), expected.len());
-                for _ in 0..pops.min(expected.len()) {
-                    let (time, event) = expected.remove(0);
-                    if time > present {
-                        prop_assert!(wheel.pop_until(Time::from_nanos(time - 1)).is_none());
-                    }
-                    let until = Time::from_nanos(time);
-                    prop_assert_eq!(wheel.pop_until(until), Some((until, event)));
-                    present = time;
-                }
-            }
-        }
-    }
-
-    /// Thousands of events one after the other before the end of a slot that was sorted
-    /// as a whole, and a thousand of one instant.
-    #[test]
-    fn many_events_soon_or_at_once_come_in_order() {
-        let mut wheel = Wheel::new();
-        let slot = 1 << (4 * DIGIT_BITS);
-        wheel.push(Time::from_nanos(slot), 0);
-        let first = wheel.pop_until(Time::NEVER);
-        assert_eq!(first, Some((Time::from_nanos(slot), 0)));
-        for event in 1..=10_000 {
-            wheel.push(Time::from_nanos(slot + 1_000 * event), event);
-        }
-        for event in 10_001..=11_000 {
-            wheel.push(Time::from_nanos(slot + 10_000_000), event);
-        }
-        for event in 1..=11_000 {
-            let time = slot + 1_000 * event.min(10_000);
-            assert_eq!(wheel.pop_until(Time::NEVER), Some((Time::from_nanos(time), event)));
-            assert!(wheel.near().len() <= MOST_NEAR || event >= 9_999);
-        }
-    }
-
-    /// Where events come by nanoseconds, by seconds and by microseconds in turn, each slot of the wide level
-    /// holds a few, and all come in order.
-    #[test]
-    fn slots_follow_the_rate_of_events() {
-        let mut wheel = Wheel::new();
-        let (mut now, mut pushed, mut last) = (0, 0u32, None);
-        for spacing in [3u64, 2_000_000_000, 7_000] {
-            for _ in 0..10_000 {
-                for _ in 0..2 {
-                    if pushed % 97 < 60 {
-                        let ahead = u64::from(pushed) * 31 % 50 * spacing;
-                        wheel.push(Time::from_nanos(now + ahead), pushed);
-                    }
-                    pushed += 1;
-                }
-                let Some((time, event)) = wheel.pop_until(Time::NEVER) else { continue };
-                assert!(last < Some((time.as_nanos(), event)), "{last:?}, then {event} at {time}");
-                now = time.as_nanos();
-                last = Some((now, event));
-            }
-            let held = (50 * spacing) >> wheel.shift;
-            assert!(held < 50 * EVENTS_OF_SLOT, "slots of 2^{} for {spacing} ns", wheel.shift);
-        }
-    }
-}
+mod tests;

@@ -84,13 +84,21 @@ pub enum NextPacket {
 }
 
 /// The sender's loss recovery.
+///
+/// What each acknowledgement reads comes first, up to the beginning of the scoreboard, so that it fills few cache
+/// lines.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct LossRecovery {
     style: RecoveryStyle,
     limited_transmit: bool,
     /// Whether SACK blocks are heeded while what a timeout took for lost is sent again.
     sack_after_timeout: bool,
-    board: Scoreboard,
+    /// Set when an episode begins and by partial ACKs: the first packet leaves again at once,
+    /// whatever the window (RFC 6675, section 5, step 4.3; RFC 6582, section 3.2).
+    retransmit_first: bool,
+    /// The times of sending; boxed, so that the other styles cost no more.
+    rack: Option<Box<Rack>>,
     /// Set when an episode begins (RFC 6675's RecoveryPoint, RFC 6582's recover), cleared when
     /// the acknowledgement reaches it.
     episode_end: Option<u64>,
@@ -99,15 +107,11 @@ pub struct LossRecovery {
     /// and section 4.1), with SACK as much (RFC 6675, section 5.1).
     no_episode_below: u64,
     duplicate_acks: u64,
-    /// Set when an episode begins and by partial ACKs: the first packet leaves again at once,
-    /// whatever the window (RFC 6675, section 5, step 4.3; RFC 6582, section 3.2).
-    retransmit_first: bool,
     /// Packets that duplicate ACKs say have left the network, where no SACK says which.
     departed_unnamed: u64,
     /// Partial ACKs of this episode, where they prolong it (RFC 6582).
     partial_acks: u64,
-    /// The times of sending; boxed, so that the other styles cost no more.
-    rack: Option<Box<Rack>>,
+    board: Scoreboard,
 }
 
 impl LossRecovery {

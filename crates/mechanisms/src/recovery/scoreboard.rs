@@ -30,13 +30,14 @@ pub(super) const DUPLICATE_THRESHOLD: usize = 3;
 /// selectively acknowledged, two numbers are all there is; a byte a packet is kept from the
 /// first gap until the cumulative acknowledgement has passed it. Work is constant per packet.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct Scoreboard {
+    /// The flags of packets `first..first + flags.len()`; those above have none.
+    flags: VecDeque<u8>,
     /// The lowest packet not cumulatively acknowledged (HighACK + 1).
     first: u64,
     /// The next new packet (HighData + 1).
     next: u64,
-    /// The flags of packets `first..first + flags.len()`; those above have none.
-    flags: VecDeque<u8>,
     /// Packets estimated to be in the network (RFC 6675, SetPipe).
     pipe: u64,
     /// The highest packets selectively acknowledged, highest first: what lies below the third

@@ -16,6 +16,7 @@ pub(crate) struct UnitRecord {
 
 /// Counters and records of a receiver.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Receiver {
     delivered: u64,
     playout: Option<Box<Playout>>,

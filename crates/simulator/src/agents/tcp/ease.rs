@@ -7,7 +7,7 @@ use ontempo_mechanisms::congestion::{Ack, CongestionControl, Controller, Window}
 use ontempo_scenario::model::PacingKind;
 
 use super::{ACK_SIZE, Tcp};
-use crate::fabric::{Event, Fabric};
+use crate::fabric::Fabric;
 
 impl Tcp {
     /// Whether the flow has only what the short way knows.
@@ -91,7 +91,7 @@ impl Tcp {
         if self.recovery.outstanding() == 0 {
             self.retransmit_timer.clear();
         } else {
-            self.restart_timer(now, fabric);
+            self.set_retransmit_timer(now, self.rtt.rto(), fabric);
         }
         self.send_at_ease(now, window, fabric);
     }
@@ -140,21 +140,12 @@ impl Tcp {
             self.last_sent = now;
             fabric.send_held(now, handle);
             if number == self.recovery.first() || !self.retransmit_timer.is_set() {
-                self.restart_timer(now, fabric);
+                self.set_retransmit_timer(now, self.rtt.rto(), fabric);
             }
         }
-        if !self.window_limited && !stopped {
-            let next = self.source.next_offer(now);
-            if next < self.settings.stop {
-                self.wake.set(next, Event::Wake(self.flow), fabric);
-            }
+        if !stopped {
+            self.await_offer(now, fabric);
         }
-    }
-
-    #[inline(always)]
-    fn restart_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        let deadline = now + self.rtt.rto();
-        self.retransmit_timer.set(deadline, Event::Retransmit(self.flow), fabric);
     }
 }
 

@@ -267,7 +267,7 @@ impl Tcp {
         self.send(now, packet, fabric);
         self.recovery.on_probe_sent(packet);
         // From the probe on, not from the packet before it (RFC 8985, section 7.3; Linux).
-        self.set_retransmit_timer(now, fabric);
+        self.set_retransmit_timer(now, self.rto(), fabric);
         self.after_sending(now, fabric);
     }
 
@@ -313,7 +313,7 @@ impl Tcp {
         let mut syn = Packet::data(self.flow, self.route, 0, now, HANDSHAKE_SIZE);
         syn.set_syn();
         fabric.send(now, syn);
-        self.set_retransmit_timer(now, fabric);
+        self.set_retransmit_timer(now, self.rto(), fabric);
     }
 
     /// A SYN arrived at the receiver, or its answer at the sender.

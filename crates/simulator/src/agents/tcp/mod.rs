@@ -5,13 +5,14 @@ mod addresses;
 mod ease;
 mod extensions;
 mod rates;
+mod reading;
 mod receiving;
 mod sampling;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::ack::AckPolicy;
 use ontempo_mechanisms::congestion::{
-    Ack, CongestionControl, Controller, Loss, PertSamples, RecoveryPoint, Snapshot, Timeout,
+    Ack, CongestionControl, Controller, Loss, PertSamples, RecoveryPoint, Timeout,
 };
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
 use ontempo_mechanisms::receive::Reassembly;
@@ -19,7 +20,7 @@ use ontempo_mechanisms::recovery::{AckOutcome, LossRecovery, NextPacket, SackBlo
 use ontempo_mechanisms::rtt::RttEstimator;
 use ontempo_scenario::model::PacingKind;
 
-use ontempo_runtime::{FlowTotals, Source};
+use ontempo_runtime::Source;
 
 use addresses::Addresses;
 pub(crate) use extensions::{ExtensionSettings, Extensions};
@@ -64,15 +65,16 @@ struct Answered {
 
 /// Both ends of a TCP flow.
 ///
-/// Fields are in order of use, so that each end touches few cache lines.
-#[repr(C)]
+/// With many flows a packet waits for each cache line that it needs: what most packets read stands together,
+/// and begins with a line.
+#[repr(C, align(64))]
 pub(crate) struct Tcp {
-    // The receiver's end.
+    // What an arrival reads at either end: the first line. The tag of `Agent` is in `timed_out`.
     flow: u32,
     back: u32,
+    /// The lowest packet outstanding at the last timeout; equal again means a repeated timeout.
+    timed_out: Option<u64>,
     reassembly: Reassembly,
-    /// The latest arrival that is pending as an event.
-    awaited: Time,
     /// The receiver's answers depend only on arriving packets, not on timers or other flows.
     answers_ahead: bool,
     /// Whether `sampling` is there: a flow without it reads this line only.
@@ -87,35 +89,39 @@ pub(crate) struct Tcp {
     is_at_ease: bool,
     /// Whether the receiver only counts what is delivered.
     counts_only: bool,
+    // What else the receiver's end reads: the second line.
+    /// The latest arrival that is pending as an event.
+    awaited: Time,
+    receiver: Receiver,
+    // What few packets read.
     unanswered: Option<Answered>,
     ack_timer: LazyTimer,
-    receiver: Receiver,
     policy: AckPolicy,
-    // The sender's end.
+    wake: LazyTimer,
+    /// The packet whose RTT is being measured and when it was sent, without timestamps.
+    timed: Option<(u64, Time)>,
+    trains: Option<Box<TrainClock>>,
+    // What an acknowledgement reads at the sender, and the next packet: seven lines, the last of them with
+    // the scoreboard's beginning.
     route: u32,
     window_limited: bool,
-    /// Packets of one large segment that were sent at this instant; counted for [`AckPolicy::Linux`].
-    together: u32,
     acks: u64,
     sent: u64,
     last_sent: Time,
     retransmit_timer: LazyTimer,
-    wake: LazyTimer,
-    /// The packet whose RTT is being measured and when it was sent, without timestamps.
-    timed: Option<(u64, Time)>,
-    /// The lowest packet outstanding at the last timeout; equal again means a repeated timeout.
-    timed_out: Option<u64>,
-    trains: Option<Box<TrainClock>>,
     settings: SenderSettings,
     source: Source,
     controller: Controller,
     rtt: RttEstimator,
     recovery: LossRecovery,
+    // What few packets read.
     pacer: Pacer,
     marks_answered: RecoveryPoint,
     retransmitted: u64,
     timeouts: u64,
     transfers: u64,
+    /// Packets of one large segment that were sent at this instant; counted for [`AckPolicy::Linux`].
+    together: u32,
     /// Boxed, so that a flow without them costs no more.
     extensions: Option<Box<Extensions>>,
     sampling: Option<Box<Sampling>>,
@@ -262,11 +268,20 @@ impl Tcp {
         if self.extensions.is_some() {
             self.after_sending(now, fabric);
         }
-        if !self.window_limited && !stopped {
-            let next = self.source.next_offer(now);
-            if next < self.settings.stop {
-                self.wake.set(next, Event::Wake(self.flow), fabric);
-            }
+        if !stopped {
+            self.await_offer(now, fabric);
+        }
+    }
+
+    /// All that was offered is sent, if not the window prevents it: the sender wakes for what comes next.
+    #[inline(always)]
+    fn await_offer(&mut self, now: Time, fabric: &mut Fabric) {
+        if self.window_limited {
+            return;
+        }
+        let next = self.source.next_offer(now);
+        if next < self.settings.stop {
+            self.wake.set(next, Event::Wake(self.flow), fabric);
         }
     }
 
@@ -380,7 +395,7 @@ impl Tcp {
         // cover this).
         let first = number == self.recovery.first() && self.recovery.restarts_timer();
         if first || !self.retransmit_timer.is_set() {
-            self.set_retransmit_timer(now, fabric);
+            self.set_retransmit_timer(now, self.rto(), fabric);
         }
     }
 
@@ -504,7 +519,7 @@ impl Tcp {
         if self.recovery.outstanding() == 0 {
             self.retransmit_timer.clear();
         } else if self.recovery.restarts_timer() {
-            self.set_retransmit_timer(now, fabric);
+            self.set_retransmit_timer(now, self.rto(), fabric);
         }
     }
 
@@ -517,8 +532,9 @@ impl Tcp {
         }
     }
 
-    fn set_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        let deadline = now + self.rto();
+    #[inline]
+    fn set_retransmit_timer(&mut self, now: Time, rto: Duration, fabric: &mut Fabric) {
+        let deadline = now + rto;
         self.retransmit_timer.set(deadline, Event::Retransmit(self.flow), fabric);
     }
 
@@ -554,79 +570,21 @@ impl Tcp {
         self.rtt.back_off();
         self.pacer.reset();
         self.send_allowed(now, fabric);
-        self.set_retransmit_timer(now, fabric);
+        self.set_retransmit_timer(now, self.rto(), fabric);
     }
+}
 
-    /// Prefetches the state that a packet's arrival needs; see `Simulation::look_ahead`.
-    #[inline]
-    pub(crate) fn touch(&self, ack: bool) -> u64 {
-        let both = self.reassembly.next() + self.receiver.delivered();
-        if !ack {
-            return both + u64::from(self.ack_timer.is_set());
-        }
-        both + self.sent
-            + u64::from(self.wake.is_set())
-            + u64::from(self.settings.packet_size)
-            + self.controller.window().whole_packets()
-            + u64::from(self.rtt.srtt().is_some())
-            + self.recovery.first()
-            + self.recovery.in_flight()
-            + u64::from(self.recovery.in_recovery())
-            + self.transfers
-    }
+#[cfg(all(test, target_pointer_width = "64"))]
+mod layout {
+    use std::mem::{offset_of, size_of};
 
-    /// Where the forward route begins.
-    pub(crate) fn route(&self) -> u32 {
-        self.route
-    }
+    use super::Tcp;
 
-    /// Where the return route begins.
-    pub(crate) fn back(&self) -> u32 {
-        self.back
-    }
-
-    // What probes read.
-
-    pub(crate) fn totals(&self) -> FlowTotals {
-        let congestion = self.controller.snapshot();
-        FlowTotals {
-            sent: self.sent,
-            retransmitted: Some(self.retransmitted),
-            timeouts: self.timeouts,
-            reductions: congestion.reductions,
-            early_responses: congestion.early_responses,
-            acks: self.acks,
-            delivered: self.receiver.delivered(),
-            dropped: 0,
-            transfers: self.transfers,
-        }
-    }
-
-    pub(crate) fn packet_size(&self) -> u64 {
-        u64::from(self.settings.packet_size)
-    }
-
-    pub(crate) fn congestion(&self) -> Snapshot {
-        self.controller.snapshot()
-    }
-
-    pub(crate) fn congestion_name(&self) -> &str {
-        self.controller.name()
-    }
-
-    pub(crate) fn srtt(&self) -> Option<Duration> {
-        self.rtt.srtt()
-    }
-
-    pub(crate) fn minimum_rtt(&self) -> Option<Duration> {
-        self.rtt.minimum_rtt()
-    }
-
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.recovery.in_flight()
-    }
-
-    pub(crate) fn receiver(&self) -> &Receiver {
-        &self.receiver
+    /// What most packets read begins with a cache line and fills few.
+    #[test]
+    fn what_most_packets_read_stands_together() {
+        assert_eq!(offset_of!(Tcp, awaited), 64);
+        assert_eq!(offset_of!(Tcp, route), 256);
+        assert_eq!(size_of::<Tcp>(), size_of::<crate::agents::Agent>());
     }
 }
