@@ -1,7 +1,7 @@
 //! The bounded queue between a source and the network.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_media::{Numbers, Unit};
@@ -34,6 +34,15 @@ pub(crate) enum Next {
     Failed(String),
 }
 
+/// Takes units on the thread that has them, while the one that sends them waits for more.
+pub(crate) trait Taker: Send + Sync {
+    /// False if it has not taken the unit, for whatever reason.
+    fn take(&self, queued: &QueuedUnit) -> bool;
+
+    /// No more are taken at this time.
+    fn done(&self);
+}
+
 /// Units dropped because the backlog was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflow {
@@ -57,6 +66,10 @@ struct State {
     error: Option<String>,
     /// Threads that wait for a change: without them a notification's system call is saved.
     waiters: usize,
+    /// That of a thread that waits for the next item.
+    taker: Option<Arc<dyn Taker>>,
+    /// The highest number of a datagram of the units taken by it plus 1.
+    taken: u64,
 }
 
 /// Units queued for the network, up to a maximum number of bytes of memory.
@@ -83,27 +96,63 @@ impl Backlog {
     /// Queues a unit. When the backlog is full, a live one first drops units; otherwise this waits. After
     /// the [end](Self::end) units are ignored.
     pub fn push(&self, unit: Unit) {
-        let size = unit.memory();
-        let mut state = self.lock();
-        if state.has_ended {
-            return;
+        self.push_all(std::iter::once(unit));
+    }
+
+    /// As [`push`](Self::push), of all units that there are now.
+    pub(crate) fn push_all(&self, units: impl Iterator<Item = Unit>) {
+        let (mut state, mut taken_by, mut is_any_kept) = (self.lock(), None, false);
+        for unit in units {
+            if state.has_ended {
+                break;
+            }
+            state.input_bytes += unit.data.len() as u64;
+            let queued = QueuedUnit { unit, queued_at: Instant::now() };
+            match state.give(&queued) {
+                Some(taker) => taken_by = Some(taker),
+                None => {
+                    if let Some(taker) = taken_by.take() {
+                        taker.done();
+                    }
+                    let Some(kept) = self.keep(state, queued) else { return };
+                    (state, is_any_kept) = (kept, true);
+                }
+            }
         }
-        state.input_bytes += unit.data.len() as u64;
+        if is_any_kept {
+            self.notify(state);
+        } else {
+            drop(state);
+        }
+        if let Some(taker) = taken_by {
+            taker.done();
+        }
+    }
+
+    /// `None` after the end.
+    fn keep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        queued: QueuedUnit,
+    ) -> Option<MutexGuard<'a, State>> {
+        let size = queued.unit.memory();
         while state.bytes + size > self.max_bytes && !state.units.is_empty() {
             if self.is_live {
                 state.drop_one();
             } else if state.has_ended {
                 // Nobody may be there who takes more.
-                return;
+                return None;
             } else {
+                // Perhaps for what has been queued just now.
+                self.changed.notify_all();
                 state.waiters += 1;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.waiters -= 1;
             }
         }
         state.bytes += size;
-        state.units.push_back(QueuedUnit { unit, queued_at: Instant::now() });
-        self.notify(state);
+        state.units.push_back(queued);
+        Some(state)
     }
 
     /// Wakes those that wait.
@@ -125,6 +174,15 @@ impl Backlog {
 
     /// Waits for the next item, at most `limit`.
     pub(crate) fn next(&self, limit: Wall) -> Next {
+        self.next_beside(limit, || None)
+    }
+
+    /// As [`next`](Self::next), of what `taker` has not taken while this waits.
+    pub(crate) fn next_beside(
+        &self,
+        limit: Wall,
+        taker: impl Fn() -> Option<Arc<dyn Taker>>,
+    ) -> Next {
         let end = Instant::now() + limit;
         let mut state = self.lock();
         loop {
@@ -144,10 +202,17 @@ impl Backlog {
                 return Next::TimedOut;
             };
             state.waiters += 1;
+            state.taker = taker();
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.taker = None;
             state.waiters -= 1;
         }
+    }
+
+    /// The highest number of a datagram of the units that takers have taken plus 1.
+    pub(crate) fn taken(&self) -> u64 {
+        self.lock().taken
     }
 
     /// True if the source cannot wait.
@@ -181,6 +246,14 @@ impl Backlog {
 }
 
 impl State {
+    /// Gives a unit to the taker, behind all that is queued; it is returned if it has taken the unit.
+    fn give(&mut self, queued: &QueuedUnit) -> Option<Arc<dyn Taker>> {
+        let is_next = self.units.is_empty() && self.gaps.is_empty() && self.damaged.is_empty();
+        let taker = self.taker.as_ref().filter(|taker| is_next && taker.take(queued))?;
+        self.taken = self.taken.max(queued.next_datagram());
+        Some(Arc::clone(taker))
+    }
+
     /// A unit has left the queue: the damaged datagrams whose last part it had are gaps. What is queued of
     /// a datagram goes before its gap, behind which the receiver takes nothing of it.
     fn note_gaps(&mut self, gone: &Unit) {

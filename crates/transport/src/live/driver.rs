@@ -236,7 +236,8 @@ impl EndpointDriver {
             bytes += size(&delivery);
             received.push_back(delivery);
         }
-        inbox.change(|inbox| {
+        let wakes = |inbox: &Inbox| !inbox.wakes_nobody;
+        inbox.change_for(wakes, |inbox| {
             inbox.append(&mut received);
             // If the endpoint has more, the program sends `Task::Resume` when its inbox is low.
             inbox.has_more = !is_empty;
@@ -548,14 +549,31 @@ impl EndpointThread {
 
     /// Adds a task for the thread.
     pub(super) fn submit(&self, task: Task) {
-        let is_first = {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.push(task);
-            tasks.len() == 1
-        };
-        // If other tasks wait, the command for them has been sent already.
-        if is_first {
+        if self.add(task) {
             self.command(Command::RunTasks);
+        }
+    }
+
+    /// True if it is the first: if others wait, the command for them has been sent already.
+    fn add(&self, task: Task) -> bool {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.push(task);
+        tasks.len() == 1
+    }
+
+    /// Adds a task that [`run_here`](Self::run_here) is to follow.
+    pub(super) fn submit_to_run(&self, task: Task) {
+        let is_first = self.add(task);
+        let Some(driver) = self.driver.as_ref().filter(|_| is_first) else { return };
+        if driver.queue(Command::RunTasks).is_err() {
+            self.command(Command::RunTasks);
+        }
+    }
+
+    /// Runs the endpoint on the calling thread, if its own sleeps.
+    pub(super) fn run_here(&self) {
+        if let Some(driver) = &self.driver {
+            driver.run_here();
         }
     }
 
