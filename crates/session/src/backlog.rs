@@ -370,4 +370,46 @@ mod tests {
         let all: Vec<_> = (0..4).map(|_| told(backlog.next(Wall::ZERO))).collect();
         assert_eq!(all, [vec![0], vec![101], vec![1], vec![102]]);
     }
+
+    /// Takes the first units, and notes what it is told.
+    struct Few(Mutex<(Vec<u64>, u32)>);
+
+    impl Taker for Few {
+        fn take(&self, queued: &QueuedUnit) -> bool {
+            let mut noted = self.0.lock().expect("no panic");
+            let is_taken = noted.0.len() < 2;
+            noted.0.extend(is_taken.then_some(queued.unit.id));
+            is_taken
+        }
+
+        fn done(&self) {
+            self.0.lock().expect("no panic").1 += 1;
+        }
+    }
+
+    #[test]
+    fn a_taker_has_units_while_the_sender_waits_and_what_it_does_not_take_is_queued_in_order() {
+        let (backlog, few) = (Backlog::new(1 << 20, true), Arc::new(Few(Mutex::default())));
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let taker = || Some(Arc::clone(&few) as Arc<dyn Taker>);
+                backlog.next_beside(Wall::from_secs(5), taker)
+            });
+            while backlog.lock().taker.is_none() {
+                std::thread::yield_now();
+            }
+            backlog.push_all((0..4).map(|id| unit(id, Kind::Frame)));
+            let Ok(Next::Unit(queued)) = sender.join() else { panic!("no unit") };
+            assert_eq!(queued.unit.id, 2);
+        });
+        assert_eq!(
+            (few.0.lock().expect("no panic").clone(), backlog.taken()),
+            ((vec![0, 1], 1), 2)
+        );
+        // Nobody waits: it is asked for nothing.
+        backlog.push(unit(4, Kind::Frame));
+        let left = [3, 4]
+            .map(|id| matches!(backlog.next(Wall::ZERO), Next::Unit(one) if one.unit.id == id));
+        assert_eq!(left, [true; 2]);
+    }
 }

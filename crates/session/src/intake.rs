@@ -19,6 +19,9 @@ use crate::sink::Sink;
 /// Sentences about units that are no messages, kept until the receiver asks; more are not told.
 const MAX_UNREADABLE: usize = 16;
 
+/// Within how long the thread is expected to wake up again.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// The flow whose units the thread takes whenever it wakes up to send.
 #[derive(Default)]
 pub(crate) struct Intake {
@@ -54,6 +57,14 @@ impl Intake {
     /// True if [`take`](Self::take) may find something.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more.load(Ordering::Acquire)
+    }
+
+    /// Has the connection take what has arrived, on this thread if its own sleeps.
+    pub(crate) fn visit(&self) {
+        let flow = self.lock().flow.as_ref().map(|attached| Arc::clone(&attached.flow));
+        if let Some(flow) = flow {
+            flow.run_here(AGAIN);
+        }
     }
 
     /// Gives `to` what has come, with the time at which it came, until `to` breaks.
@@ -126,6 +137,11 @@ impl<H: ReceiverHandler> Receiver<H> {
         self.stream.as_ref().is_some_and(|stream| stream.sink.attach(over.clock(), flow))
     }
 
+    /// Whether the receiver has to take them itself again: all has been taken, or the thread has ended; false after `limit`.
+    pub(crate) fn is_given_back(&self, flow: &ReceiveFlow, limit: Wall) -> bool {
+        flow.over(limit) || self.stream.as_ref().is_none_or(|stream| stream.sink.has_ended())
+    }
+
     /// The receiver takes them itself again.
     pub(crate) fn detach(&mut self) -> Result<(), Error> {
         if let Some(intake) = self.intake() {
@@ -156,6 +172,10 @@ impl Sink {
         };
         intake.attach(flow, (clock, *own), (driver.wake(), *patience));
         true
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self, Self::Udp { driver, .. } if driver.has_ended())
     }
 
     fn intake(&self) -> Option<&Arc<Intake>> {

@@ -511,7 +511,10 @@ impl<H: ReceiverHandler> Receiver<H> {
                 return Ok(Ended::Replaced(connection, next));
             }
             if is_attached {
-                is_attached = !flow.over(STEP);
+                if self.is_given_back(flow, STEP) {
+                    self.detach()?;
+                    is_attached = false;
+                }
                 self.take_notes()?;
             } else {
                 let received = flow.receive_within(limit);

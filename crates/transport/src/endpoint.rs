@@ -3,6 +3,7 @@
 mod memory;
 mod places;
 mod turns;
+mod visiting;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;

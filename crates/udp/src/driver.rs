@@ -191,6 +191,9 @@ impl<P: Protocol> Driver<P> {
             buffer: Vec::new(),
             pending: None,
             errors: 0,
+            visited_until: Time::ZERO,
+            paced: (Time::ZERO, false),
+            is_blind: false,
         })));
         let place = Arc::clone(&work);
         let of_thread = Arc::clone(&shared);
@@ -242,13 +245,15 @@ impl<P: Protocol> Driver<P> {
         queued
     }
 
-    /// Handles queued commands and sends what is to be sent on the calling thread, if that of the driver sleeps; otherwise
-    /// that one does. It saves two threads' change for each packet of a program that sends little at a time.
+    /// Handles queued commands and what has arrived, and sends what is to be sent, on the calling thread if that of the driver
+    /// sleeps; otherwise that one does. It saves a program that sends little at a time a change of threads for each packet.
+    /// The caller comes again until `again`: what [may](Protocol::may_read_later) is not read before.
     ///
     /// The protocol runs on this thread, with all that it calls: the caller must hold nothing that it waits for.
-    pub fn run_here(&self) {
+    pub fn run_here(&self, again: Time) {
         let _panicked = DropPanicked(&self.work, &self.shared);
-        let until = self.work.try_lock().ok().and_then(|mut place| place.as_mut()?.run_here());
+        let run = |work: &mut Work<P>| work.run_here(again);
+        let until = self.work.try_lock().ok().and_then(|mut place| run(place.as_mut()?));
         match until {
             Some(until) => self.shared.waker.wake_by(until),
             None => self.shared.waker.wake(),
@@ -323,9 +328,16 @@ struct Work<P: Protocol> {
     pending: Option<(Transmit, usize)>,
     /// Read errors in a row.
     errors: u32,
+    /// Until when another thread comes by.
+    visited_until: Time,
+    /// Until when nothing was to be sent, and whether that is a paced packet's time.
+    paced: (Time, bool),
+    /// Its thread sleeps, and does not look at the socket.
+    is_blind: bool,
 }
 
 /// Result of sending.
+#[derive(Clone, Copy)]
 enum Sending {
     /// There is more to send.
     Busy,
@@ -350,7 +362,7 @@ fn run<P: Protocol>(
     wake_events: &WakeEvents,
 ) -> Option<(P, io::Result<()>)> {
     minimize_timer_slack();
-    let mut ready = Ok(Ready { readable: true });
+    let mut ready = Ok(Ready { readable: true, woken: true });
     loop {
         let mut place = place.lock().ok()?;
         let work = place.as_mut()?;
@@ -362,7 +374,11 @@ fn run<P: Protocol>(
             };
         drop(place);
         let waited = wake_events.wait(socket, wanted, clock, until, precise);
-        ready = waited.map(|ready| Ready { readable: ready.readable || reads_later });
+        ready = waited.map(|ready| Ready {
+            readable: ready.readable || reads_later,
+            // An error of a socket that was not looked at is read, too.
+            woken: ready.woken || ready.readable,
+        });
     }
 }
 
@@ -372,18 +388,27 @@ impl<P: Protocol> Work<P> {
         if self.shared.ending.load(Ordering::Acquire) {
             return self.receive().map(|()| None);
         }
+        if self.was_visited(ready) {
+            let (until, precise) = self.paced;
+            return Ok(Some(self.before_wait(until, precise, wake_events)));
+        }
         self.take_commands();
         if ready.readable {
             self.receive()?;
         }
-        let (until, precise) = match self.go_on() {
-            Sending::Busy => (Time::ZERO, false),
-            Sending::Until(until, precise) => (until, precise),
-        };
+        self.go_on();
+        let (until, precise) = self.paced;
         if self.pending.is_none() && until > Time::ZERO && self.protocol.is_finished() {
             return Ok(None);
         }
         Ok(Some(self.before_wait(until, precise, wake_events)))
+    }
+
+    /// True if there is nothing to do, since another thread has come by while this one slept.
+    fn was_visited(&self, ready: Ready) -> bool {
+        let now = self.clock.now();
+        let is_idle = self.paced.0.min(self.protocol.next_timeout()) > now;
+        self.is_blind && !ready.woken && is_idle && self.visited_until > now
     }
 
     fn before_wait(&mut self, mut paced: Time, precise: bool, wake_events: &WakeEvents) -> Wait {
@@ -392,14 +417,20 @@ impl<P: Protocol> Work<P> {
             if self.take_commands() || self.shared.ending.load(Ordering::Acquire) {
                 // Only poll the socket.
                 paced = Time::ZERO;
+                self.paced = (paced, false);
             }
         }
         let timeout = self.protocol.next_timeout();
-        let until = paced.min(timeout);
+        let mut until = paced.min(timeout);
         let precise = self.precise && precise && paced <= timeout;
-        let reads_later = timeout < Time::NEVER
-            && self.reader.knows_arrivals()
-            && self.protocol.reads_at_timeout();
+        let knows = self.reader.knows_arrivals();
+        let now = self.clock.now();
+        self.is_blind = knows && self.visited_until > now && self.protocol.may_read_later(now);
+        if self.is_blind {
+            until = until.min(self.visited_until);
+        }
+        let at_timeout = timeout < Time::NEVER && knows && self.protocol.reads_at_timeout();
+        let reads_later = self.is_blind || at_timeout;
         let mut wanted = if reads_later { PollFlags::empty() } else { PollFlags::IN };
         if self.pending.is_some() {
             wanted |= PollFlags::OUT;
@@ -408,17 +439,25 @@ impl<P: Protocol> Work<P> {
         Wait { wanted, until, precise, reads_later }
     }
 
-    /// As [`turn`](Self::turn), on another thread, without reading: when the thread has to wake up next; `None` if it has
-    /// to do so now.
-    fn run_here(&mut self) -> Option<Time> {
+    /// As [`turn`](Self::turn), on another thread, which comes again until `again`: when its thread has to wake up next;
+    /// `None` if it has to do so now.
+    fn run_here(&mut self, again: Time) -> Option<Time> {
         // A wait of its thread is for what was so before: only its end may change here.
         if self.precise || self.pending.is_some() || self.protocol.reads_at_timeout() {
             return None;
         }
+        self.visited_until = again;
+        self.protocol.expect_visit(again);
         self.take_commands();
+        if self.is_blind {
+            self.receive().ok()?;
+        }
         let Sending::Until(until, _) = self.go_on() else { return None };
-        let is_over = self.pending.is_some() || self.protocol.is_finished();
-        (!is_over).then(|| until.min(self.protocol.next_timeout()))
+        let must_look = self.is_blind && !self.protocol.may_read_later(self.clock.now());
+        if must_look || self.pending.is_some() || self.protocol.is_finished() {
+            return None;
+        }
+        Some(until.min(self.protocol.next_timeout()))
     }
 
     /// Does what is due, and sends.
@@ -427,7 +466,12 @@ impl<P: Protocol> Work<P> {
         if self.protocol.next_timeout() <= now {
             self.protocol.handle_timeout(now);
         }
-        self.transmit()
+        let sending = self.transmit();
+        self.paced = match sending {
+            Sending::Busy => (Time::ZERO, false),
+            Sending::Until(until, precise) => (until, precise),
+        };
+        sending
     }
 
     /// Passes queued commands to the protocol; true if there were any.

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration as Wall;
 
 use bytes::BytesMut;
 use ontempo_foundation::{Duration, Time};
@@ -21,10 +20,7 @@ use crate::{
     CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig,
     FlowError, FlowId, Poll, SendError, Source, Token, Trust,
 };
-use ontempo_udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket,
-    Transmit as UdpTransmit,
-};
+use ontempo_udp::{Datagram, Next, Protocol, Transmit as UdpTransmit};
 
 /// Time limit for the CONNECTION_CLOSE of all connections when the thread ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -40,12 +36,15 @@ const RECEIVE_BUFFER: usize = 16 << 10;
 /// as fast as this thread must not keep it from what it receives.
 const MAX_ROUNDS: usize = 64;
 
+/// Arrivals longer ago are not believed: the wall clock was set meanwhile.
+const MAX_UNREAD: Duration = Duration::from_millis(50);
+
 /// As the size of something in memory.
 fn bound(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-type Tasks = Arc<Mutex<Vec<Task>>>;
+pub(super) type Tasks = Arc<Mutex<Vec<Task>>>;
 
 /// A connection's state and queues that a program shares.
 struct ConnectionQueues {
@@ -90,11 +89,13 @@ pub(super) struct EndpointDriver {
     max_closed: u64,
     incoming: Option<Arc<Mailbox<Incoming>>>,
     wake: Time,
+    /// The latest time that the endpoint knows, which must not go back.
+    latest: Time,
     /// When the thread ends even if connections are left.
     ends_at: Time,
     /// Receives the next datagrams.
     receive_buffer: BytesMut,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
     /// Tasks being executed; a field so that its memory is reused.
     current_tasks: Vec<Task>,
 }
@@ -109,6 +110,7 @@ impl EndpointDriver {
             max_closed,
             incoming,
             wake: Time::NEVER,
+            latest: Time::ZERO,
             ends_at: Time::NEVER,
             receive_buffer: BytesMut::new(),
             tasks: Tasks::default(),
@@ -419,11 +421,16 @@ impl Protocol for EndpointDriver {
         }
         self.receive_buffer.extend_from_slice(datagram.data);
         let data = self.receive_buffer.split();
-        self.endpoint.handle(now, Source::from(&datagram), data);
+        // Round trips end when packets arrive, and not when this thread reads them.
+        let is_recent = now.since(datagram.received) < MAX_UNREAD;
+        let came = if is_recent { datagram.received.max(self.latest).min(now) } else { now };
+        self.latest = came;
+        self.endpoint.handle(came, Source::from(&datagram), data);
         self.handle_events(now);
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
+        self.latest = now;
         match command {
             Command::Connect { remote, name, trust, token, shared, reply } => {
                 let result = self.connect(now, (remote, &name), (&trust, token), shared);
@@ -475,7 +482,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.wake = Time::NEVER;
+        (self.wake, self.latest) = (Time::NEVER, now);
         self.endpoint.handle_timeout(now);
         self.handle_events(now);
         if now >= self.ends_at {
@@ -488,6 +495,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
+        self.latest = now;
         let mut rounds = 0;
         let poll = loop {
             let poll = self.endpoint.poll_transmit(now, buffer);
@@ -518,97 +526,15 @@ impl Protocol for EndpointDriver {
         next
     }
 
+    fn expect_visit(&mut self, until: Time) {
+        self.endpoint.expect_visit(until);
+    }
+
+    fn may_read_later(&self, now: Time) -> bool {
+        self.endpoint.may_read_later(now)
+    }
+
     fn is_finished(&self) -> bool {
         self.ends_at == Time::ZERO
-    }
-}
-
-/// Handle of an endpoint's thread. Dropping it closes all connections and ends the thread.
-pub(super) struct EndpointThread {
-    driver: Option<Driver<EndpointDriver>>,
-    tasks: Tasks,
-    pub(super) local: SocketAddr,
-    pub(super) clock: Clock,
-}
-
-/// Pause before a command is sent again when the command queue was full.
-const RETRY: Wall = Wall::from_micros(100);
-
-impl EndpointThread {
-    pub(super) fn start(
-        socket: Socket,
-        endpoint: EndpointDriver,
-        options: DriverOptions,
-    ) -> Result<Arc<Self>, Error> {
-        let clock = Clock::new();
-        let local = socket.local_address()?;
-        let tasks = Arc::clone(&endpoint.tasks);
-        let driver = Driver::spawn(socket, endpoint, clock, options)?;
-        Ok(Arc::new(Self { driver: Some(driver), tasks, local, clock }))
-    }
-
-    /// Adds a task for the thread.
-    pub(super) fn submit(&self, task: Task) {
-        if self.add(task) {
-            self.command(Command::RunTasks);
-        }
-    }
-
-    /// True if it is the first: if others wait, the command for them has been sent already.
-    fn add(&self, task: Task) -> bool {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.push(task);
-        tasks.len() == 1
-    }
-
-    /// Adds a task that [`run_here`](Self::run_here) is to follow.
-    pub(super) fn submit_to_run(&self, task: Task) {
-        let is_first = self.add(task);
-        let Some(driver) = self.driver.as_ref().filter(|_| is_first) else { return };
-        if driver.queue(Command::RunTasks).is_err() {
-            self.command(Command::RunTasks);
-        }
-    }
-
-    /// Runs the endpoint on the calling thread, if its own sleeps.
-    pub(super) fn run_here(&self) {
-        if let Some(driver) = &self.driver {
-            driver.run_here();
-        }
-    }
-
-    /// Sends a command to the thread, waiting while the queue is full; false if it has ended.
-    pub(super) fn command(&self, mut command: Command) -> bool {
-        let Some(driver) = &self.driver else { return false };
-        loop {
-            match driver.command(command) {
-                Ok(()) => return true,
-                Err(CommandError::Ended(_)) => return false,
-                Err(CommandError::Full(returned)) => {
-                    command = returned;
-                    std::thread::sleep(RETRY);
-                }
-            }
-        }
-    }
-
-    /// Sends a command and waits for its reply; `None` if the thread or the connection has ended.
-    pub(super) fn request<R>(&self, command: impl FnOnce(SyncSender<R>) -> Command) -> Option<R> {
-        let (sender, reply) = std::sync::mpsc::sync_channel(1);
-        if !self.command(command(sender)) {
-            return None;
-        }
-        reply.recv().ok()
-    }
-}
-
-impl Drop for EndpointThread {
-    fn drop(&mut self) {
-        if self.command(Command::End)
-            && let Some(driver) = self.driver.take()
-        {
-            // A socket error has been reported to every user of the socket already.
-            let _ = driver.wait();
-        }
     }
 }

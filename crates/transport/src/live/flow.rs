@@ -7,10 +7,10 @@ use std::time::Duration as Wall;
 use bytes::Bytes;
 use ontempo_foundation::Duration;
 
-use super::driver::EndpointThread;
 use super::error::Error;
 use super::mailbox::Mailbox;
 use super::shared::{Command, Inbox, MAX_READY, Outbox, Task};
+use super::thread::EndpointThread;
 use crate::{
     ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
     SendStatistics,
@@ -123,10 +123,11 @@ impl SendFlow {
     }
 
     /// Sends what can be sent of all that was queued at the endpoint, on the calling thread if that of the endpoint sleeps, which
-    /// saves a change of threads. Hooks ([`on_change`](Self::on_change)) of all its connections may be
-    /// called, on this thread: hold nothing that one of them waits for.
-    pub fn run_here(&self) {
-        self.thread.run_here();
+    /// saves a change of threads. What has arrived is handled, too: a caller that comes `again` within so long, or zero, saves the
+    /// endpoint's thread its wake-ups for what nobody waits for. Hooks ([`on_change`](Self::on_change)) of all
+    /// connections of the endpoint may be called, on this thread: hold nothing that one of them waits for.
+    pub fn run_here(&self, again: Duration) {
+        self.thread.run_here(again);
     }
 
     /// Numbers of the units dropped at their deadline since the last call: the peer's program does
@@ -250,6 +251,11 @@ impl ReceiveFlow {
         if !self.is_released.swap(true, Ordering::Relaxed) {
             self.thread.submit(Task::Release(self.connection, self.id));
         }
+    }
+
+    /// Handles what has arrived at the endpoint, as [`SendFlow::run_here`] does.
+    pub fn run_here(&self, again: Duration) {
+        self.thread.run_here(again);
     }
 
     /// What has arrived is left for [`receive_within`](Self::receive_within) without a limit: no thread that waits is woken
