@@ -116,11 +116,14 @@ pub struct Driver<P: Protocol> {
     commands: SyncSender<P::Command>,
     shared: Arc<Shared>,
     work: Place<P>,
-    thread: Option<JoinHandle<Option<(P, io::Result<()>)>>>,
+    thread: Option<JoinHandle<Option<Ended<P>>>>,
 }
 
 /// Where the protocol is: its thread holds the lock but when it sleeps. `None` once it has ended.
 type Place<P> = Arc<Mutex<Option<Work<P>>>>;
+
+/// The protocol, and why it has ended.
+type Ended<P> = (P, io::Result<()>);
 
 /// Wakes a driver whose protocol has work from another thread: its
 /// [`next_timeout`](Protocol::next_timeout) has come.
@@ -360,7 +363,7 @@ fn run<P: Protocol>(
     socket: &Socket,
     clock: Clock,
     wake_events: &WakeEvents,
-) -> Option<(P, io::Result<()>)> {
+) -> Option<Ended<P>> {
     minimize_timer_slack();
     let mut ready = Ok(Ready { readable: true, woken: true });
     loop {

@@ -81,6 +81,8 @@ pub(crate) struct Datagrams {
     pub(super) counts: Arc<Mutex<Counts>>,
     pub(super) load: Arc<Load>,
     pub(super) intake: Arc<Intake>,
+    /// The connection is asked what has arrived as soon as nothing is left that is due.
+    pub(super) visits: bool,
     /// One that is due and could not leave together with those before it.
     pub(super) next: Option<RestoredDatagram>,
     /// Datagrams are released at times, also after the end of the stream.
@@ -171,7 +173,7 @@ impl Protocol for Datagrams {
     }
 
     fn handle_timeout(&mut self, _: Time) {
-        self.intake.visit();
+        self.visits = true;
     }
 
     fn next_timeout(&self) -> Time {
@@ -184,7 +186,13 @@ impl Protocol for Datagrams {
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
         self.take_in();
-        let first = self.next(now);
+        let mut first = self.next(now);
+        // The connection has its turn when nothing is left that is due.
+        if first.is_none() && std::mem::take(&mut self.visits) {
+            self.intake.visit();
+            self.take_in();
+            first = self.next(now);
+        }
         let Some(RestoredDatagram { data, .. }) = first else {
             self.note_load();
             return Next::Idle;
