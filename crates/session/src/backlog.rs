@@ -39,7 +39,8 @@ pub(crate) trait Taker: Send + Sync {
     /// False if it has not taken the unit, for whatever reason.
     fn take(&self, queued: &QueuedUnit) -> bool;
 
-    /// No more are taken at this time.
+    /// No more are taken at this time. Called without a lock of the backlog, whose [`next_beside`](Backlog::next_beside) does
+    /// not return before this has.
     fn done(&self);
 }
 
@@ -70,6 +71,48 @@ struct State {
     taker: Option<Arc<dyn Taker>>,
     /// The highest number of a datagram of the units taken by it plus 1.
     taken: u64,
+    /// Threads that have it in hand, and those that wait until none has.
+    takers_at_work: usize,
+    waiting_for_takers: usize,
+}
+
+/// The taker in the hand of a thread that gives it units.
+struct Given<'a> {
+    backlog: &'a Backlog,
+    taker: Option<Arc<dyn Taker>>,
+}
+
+impl Given<'_> {
+    /// Has the taker send what it was given. The lock of the backlog is not to be held.
+    fn finish(&mut self) {
+        let Some(taker) = self.taker.take() else { return };
+        let in_hand = InHand(self.backlog);
+        taker.done();
+        // Whoever has the last reference waits for the end of a connection: that is not to be the source.
+        drop(taker);
+        drop(in_hand);
+    }
+}
+
+impl Drop for Given<'_> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// A thread counts as one that has the taker until this is dropped.
+struct InHand<'a>(&'a Backlog);
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.takers_at_work -= 1;
+        let is_waited_for = state.waiting_for_takers > 0;
+        drop(state);
+        if is_waited_for {
+            self.0.changed.notify_all();
+        }
+    }
 }
 
 /// Units queued for the network, up to a maximum number of bytes of memory.
@@ -101,32 +144,34 @@ impl Backlog {
 
     /// As [`push`](Self::push), of all units that there are now.
     pub(crate) fn push_all(&self, units: impl Iterator<Item = Unit>) {
-        let (mut state, mut taken_by, mut is_any_kept) = (self.lock(), None, false);
+        let mut given = Given { backlog: self, taker: None };
+        let (mut state, mut is_any_kept) = (self.lock(), false);
         for unit in units {
             if state.has_ended {
                 break;
             }
             state.input_bytes += unit.data.len() as u64;
             let queued = QueuedUnit { unit, queued_at: Instant::now() };
-            match state.give(&queued) {
-                Some(taker) => taken_by = Some(taker),
-                None => {
-                    if let Some(taker) = taken_by.take() {
-                        taker.done();
-                    }
-                    let Some(kept) = self.keep(state, queued) else { return };
-                    (state, is_any_kept) = (kept, true);
+            if state.give(&queued, &mut given.taker) {
+                continue;
+            }
+            if given.taker.is_some() {
+                drop(state);
+                given.finish();
+                state = self.lock();
+                if state.has_ended {
+                    break;
                 }
             }
+            let Some(kept) = self.keep(state, queued) else { return };
+            (state, is_any_kept) = (kept, true);
         }
         if is_any_kept {
             self.notify(state);
         } else {
             drop(state);
         }
-        if let Some(taker) = taken_by {
-            taker.done();
-        }
+        given.finish();
     }
 
     /// `None` after the end.
@@ -177,7 +222,7 @@ impl Backlog {
         self.next_beside(limit, || None)
     }
 
-    /// As [`next`](Self::next), of what `taker` has not taken while this waits.
+    /// As [`next`](Self::next), of what `taker` has not taken while this waits. Nobody has it any more when this returns.
     pub(crate) fn next_beside(
         &self,
         limit: Wall,
@@ -207,6 +252,11 @@ impl Backlog {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.taker = None;
             state.waiters -= 1;
+            while state.takers_at_work > 0 {
+                state.waiting_for_takers += 1;
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting_for_takers -= 1;
+            }
         }
     }
 
@@ -246,12 +296,19 @@ impl Backlog {
 }
 
 impl State {
-    /// Gives a unit to the taker, behind all that is queued; it is returned if it has taken the unit.
-    fn give(&mut self, queued: &QueuedUnit) -> Option<Arc<dyn Taker>> {
+    /// Gives a unit to the taker, behind all that is queued; false if it has not taken the unit. Who gives the first has the
+    /// taker in hand from then on.
+    fn give(&mut self, queued: &QueuedUnit, in_hand: &mut Option<Arc<dyn Taker>>) -> bool {
         let is_next = self.units.is_empty() && self.gaps.is_empty() && self.damaged.is_empty();
-        let taker = self.taker.as_ref().filter(|taker| is_next && taker.take(queued))?;
+        let Some(taker) = self.taker.as_ref().filter(|taker| is_next && taker.take(queued)) else {
+            return false;
+        };
         self.taken = self.taken.max(queued.next_datagram());
-        Some(Arc::clone(taker))
+        if in_hand.is_none() {
+            *in_hand = Some(Arc::clone(taker));
+            self.takers_at_work += 1;
+        }
+        true
     }
 
     /// A unit has left the queue: the damaged datagrams whose last part it had are gaps. What is queued of
@@ -292,6 +349,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
     use ontempo_foundation::Time;
     use ontempo_media::{Kind, Part, Span};
 
@@ -411,5 +470,50 @@ mod tests {
         let left = [3, 4]
             .map(|id| matches!(backlog.next(Wall::ZERO), Next::Unit(one) if one.unit.id == id));
         assert_eq!(left, [true; 2]);
+    }
+    /// Waits in `done` until it is told to go on, and looks at the backlog there.
+    struct Slow {
+        backlog: Arc<Backlog>,
+        began: SyncSender<()>,
+        go_on: Mutex<Receiver<()>>,
+    }
+
+    impl Taker for Slow {
+        fn take(&self, queued: &QueuedUnit) -> bool {
+            queued.unit.id == 0
+        }
+
+        fn done(&self) {
+            assert_eq!(self.backlog.waiting(), 0, "it is not locked");
+            self.began.send(()).expect("somebody waits");
+            let _ = self.go_on.lock().expect("no panic").recv_timeout(Wall::from_secs(5));
+        }
+    }
+
+    #[test]
+    fn a_taker_works_without_the_lock_and_nobody_has_it_once_the_sender_goes_on() {
+        let backlog = Arc::new(Backlog::new(1 << 20, true));
+        let ((began, begins), (go_on, goes_on)) = (sync_channel(1), sync_channel(1));
+        let slow = Slow { backlog: Arc::clone(&backlog), began, go_on: Mutex::new(goes_on) };
+        let slow = Arc::new(slow);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let taker = || Some(Arc::clone(&slow) as Arc<dyn Taker>);
+                let next = backlog.next_beside(Wall::from_secs(5), taker);
+                (next, Arc::strong_count(&slow))
+            });
+            while backlog.lock().taker.is_none() {
+                std::thread::yield_now();
+            }
+            // The second is queued once the first has left.
+            let source = scope.spawn(|| backlog.push_all((0..2).map(|id| unit(id, Kind::Frame))));
+            begins.recv_timeout(Wall::from_secs(5)).expect("it works");
+            backlog.push(unit(2, Kind::Key));
+            assert!(!sender.is_finished(), "the source has the taker");
+            go_on.send(()).expect("it waits");
+            let Ok((Next::Unit(queued), 1)) = sender.join() else { panic!("no unit") };
+            assert_eq!(queued.unit.id, 2);
+            source.join().expect("no panic");
+        });
     }
 }

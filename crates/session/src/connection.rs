@@ -27,9 +27,6 @@ const MAX_UNSETTLED: usize = 16 << 20;
 /// Bytes of memory counted for each unacknowledged message beside its data.
 const MESSAGE_BYTES: usize = 256;
 
-/// Within how long a source is expected to have more.
-const AGAIN: Duration = Duration::from_millis(10);
-
 /// The receiver's last report, and the viewers if it is a relay.
 type LastReport = Option<(Report, Option<Viewers>)>;
 
@@ -140,7 +137,7 @@ impl Taker for Lane {
     }
 
     fn done(&self) {
-        self.flow.run_here(AGAIN);
+        self.flow.run_here();
     }
 }
 

@@ -19,9 +19,6 @@ use crate::sink::Sink;
 /// Sentences about units that are no messages, kept until the receiver asks; more are not told.
 const MAX_UNREADABLE: usize = 16;
 
-/// Within how long the thread is expected to wake up again.
-const AGAIN: Duration = Duration::from_millis(10);
-
 /// The flow whose units the thread takes whenever it wakes up to send.
 #[derive(Default)]
 pub(crate) struct Intake {
@@ -57,14 +54,6 @@ impl Intake {
     /// True if [`take`](Self::take) may find something.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more.load(Ordering::Acquire)
-    }
-
-    /// Has the connection take what has arrived, on this thread if its own sleeps.
-    pub(crate) fn visit(&self) {
-        let flow = self.lock().flow.as_ref().map(|attached| Arc::clone(&attached.flow));
-        if let Some(flow) = flow {
-            flow.run_here(AGAIN);
-        }
     }
 
     /// Gives `to` what has come, with the time at which it came, until `to` breaks.

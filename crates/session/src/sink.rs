@@ -286,7 +286,6 @@ impl Sink {
                     counts: Arc::clone(&counts),
                     load: Arc::clone(&load),
                     intake: Arc::clone(&intake),
-                    visits: false,
                     next: None,
                     is_timed,
                     has_ended: false,

@@ -98,22 +98,3 @@ fn datagrams_that_the_system_refuses_are_told_once() {
     assert_eq!(told, "datagrams not sent to the player: 1 refused by the system");
     assert_eq!(sink.unsent(), None);
 }
-
-#[test]
-fn datagrams_that_are_due_together_leave_in_one_call() {
-    let player = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    player.set_read_timeout(Some(Wall::from_secs(5))).expect("set");
-    let to = player.local_addr().expect("its address");
-    let (mut sink, _) = to_network(to, Duration::from_millis(500));
-    for datagram in 0..3 {
-        sink.push(unit(datagram)).expect("taken");
-    }
-    let mut room = [0; 16];
-    for datagram in 0..3_u64 {
-        let length = player.recv(&mut room).expect("it comes");
-        assert_eq!(room[..length], datagram.to_be_bytes());
-    }
-    let Sink::Udp { driver, .. } = &sink else { panic!("no thread") };
-    assert_eq!(driver.statistics().send_calls, 1);
-    assert_eq!(sink.finish().expect("ended").whole, 3);
-}

@@ -3,7 +3,6 @@
 mod memory;
 mod places;
 mod turns;
-mod visiting;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;

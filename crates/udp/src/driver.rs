@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle, panicking};
+use std::thread::{Builder, JoinHandle};
 
 use ontempo_foundation::Time;
 use rustix::event::PollFlags;
@@ -155,16 +156,16 @@ impl<P: Protocol> fmt::Debug for Driver<P> {
     }
 }
 
-/// A protocol that panics is dropped, on whatever thread it did: nobody waits for it.
-struct DropPanicked<'a, P: Protocol>(&'a Mutex<Option<Work<P>>>, &'a Shared);
-
-impl<P: Protocol> Drop for DropPanicked<'_, P> {
-    fn drop(&mut self) {
-        if panicking() {
-            drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-            self.1.waker.wake();
-        }
-    }
+/// What `run` returns; `None` if it panics. Then the protocol is dropped, on whatever thread it did: nobody waits for it.
+fn or_drop<P: Protocol, R>(place: &Mutex<Option<Work<P>>>, run: impl FnOnce() -> R) -> Option<R> {
+    // The protocol, which the panic may have left half changed, is not used any more.
+    let result = catch_unwind(AssertUnwindSafe(run));
+    result
+        .inspect_err(|_| {
+            let left = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(left);
+        })
+        .ok()
 }
 
 impl<P: Protocol> Driver<P> {
@@ -194,16 +195,9 @@ impl<P: Protocol> Driver<P> {
             buffer: Vec::new(),
             pending: None,
             errors: 0,
-            visited_until: Time::ZERO,
-            paced: (Time::ZERO, false),
-            is_blind: false,
         })));
         let place = Arc::clone(&work);
-        let of_thread = Arc::clone(&shared);
-        let run = move || {
-            let _panicked = DropPanicked(&place, &of_thread);
-            run(&place, &socket, clock, &wake_events)
-        };
+        let run = move || or_drop(&place, || run(&place, &socket, clock, &wake_events)).flatten();
         let thread = Builder::new().name("ontempo-udp".to_owned()).spawn(run)?;
         Ok(Self { commands, shared, work, thread: Some(thread) })
     }
@@ -248,16 +242,16 @@ impl<P: Protocol> Driver<P> {
         queued
     }
 
-    /// Handles queued commands and what has arrived, and sends what is to be sent, on the calling thread if that of the driver
-    /// sleeps; otherwise that one does. It saves a program that sends little at a time a change of threads for each packet.
-    /// The caller comes again until `again`: what [may](Protocol::may_read_later) is not read before.
+    /// Handles queued commands and sends what is to be sent, on the calling thread if that of the driver sleeps; otherwise
+    /// that one does. It saves a program that sends little at a time a change of threads for each packet. What arrives is
+    /// read by the driver's thread, which also wakes up for what is due later.
     ///
-    /// The protocol runs on this thread, with all that it calls: the caller must hold nothing that it waits for.
-    pub fn run_here(&self, again: Time) {
-        let _panicked = DropPanicked(&self.work, &self.shared);
-        let run = |work: &mut Work<P>| work.run_here(again);
-        let until = self.work.try_lock().ok().and_then(|mut place| run(place.as_mut()?));
-        match until {
+    /// The protocol runs on this thread, with all that it calls: the caller must hold nothing that it waits for. What it calls
+    /// may call this: then its own thread goes on. This waits for no lock of the driver. If the protocol panics, the driver ends,
+    /// and the caller goes on.
+    pub fn run_here(&self) {
+        let run = || self.work.try_lock().ok()?.as_mut()?.run_here();
+        match or_drop(&self.work, run).flatten() {
             Some(until) => self.shared.waker.wake_by(until),
             None => self.shared.waker.wake(),
         }
@@ -300,7 +294,6 @@ impl<P: Protocol> Driver<P> {
     fn join(&mut self) -> io::Result<P> {
         let panicked = || io::Error::other("the thread of the UDP driver panicked");
         let thread = self.thread.take().ok_or_else(panicked)?;
-        // The protocol may have panicked on another thread, too.
         let (protocol, ended) = thread.join().ok().flatten().ok_or_else(panicked)?;
         ended.map(|()| protocol)
     }
@@ -331,16 +324,9 @@ struct Work<P: Protocol> {
     pending: Option<(Transmit, usize)>,
     /// Read errors in a row.
     errors: u32,
-    /// Until when another thread comes by.
-    visited_until: Time,
-    /// Until when nothing was to be sent, and whether that is a paced packet's time.
-    paced: (Time, bool),
-    /// Its thread sleeps, and does not look at the socket.
-    is_blind: bool,
 }
 
 /// Result of sending.
-#[derive(Clone, Copy)]
 enum Sending {
     /// There is more to send.
     Busy,
@@ -357,7 +343,7 @@ struct Wait {
     reads_later: bool,
 }
 
-/// The thread: returns the protocol when it has ended; `None` if it panicked on another thread.
+/// The thread: returns the protocol when it has ended; `None` if it panicked on another one.
 fn run<P: Protocol>(
     place: &Mutex<Option<Work<P>>>,
     socket: &Socket,
@@ -365,7 +351,7 @@ fn run<P: Protocol>(
     wake_events: &WakeEvents,
 ) -> Option<Ended<P>> {
     minimize_timer_slack();
-    let mut ready = Ok(Ready { readable: true, woken: true });
+    let mut ready = Ok(Ready { readable: true });
     loop {
         let mut place = place.lock().ok()?;
         let work = place.as_mut()?;
@@ -377,11 +363,7 @@ fn run<P: Protocol>(
             };
         drop(place);
         let waited = wake_events.wait(socket, wanted, clock, until, precise);
-        ready = waited.map(|ready| Ready {
-            readable: ready.readable || reads_later,
-            // An error of a socket that was not looked at is read, too.
-            woken: ready.woken || ready.readable,
-        });
+        ready = waited.map(|ready| Ready { readable: ready.readable || reads_later });
     }
 }
 
@@ -391,27 +373,18 @@ impl<P: Protocol> Work<P> {
         if self.shared.ending.load(Ordering::Acquire) {
             return self.receive().map(|()| None);
         }
-        if self.was_visited(ready) {
-            let (until, precise) = self.paced;
-            return Ok(Some(self.before_wait(until, precise, wake_events)));
-        }
         self.take_commands();
         if ready.readable {
             self.receive()?;
         }
-        self.go_on();
-        let (until, precise) = self.paced;
+        let (until, precise) = match self.go_on() {
+            Sending::Busy => (Time::ZERO, false),
+            Sending::Until(until, precise) => (until, precise),
+        };
         if self.pending.is_none() && until > Time::ZERO && self.protocol.is_finished() {
             return Ok(None);
         }
         Ok(Some(self.before_wait(until, precise, wake_events)))
-    }
-
-    /// True if there is nothing to do, since another thread has come by while this one slept.
-    fn was_visited(&self, ready: Ready) -> bool {
-        let now = self.clock.now();
-        let is_idle = self.paced.0.min(self.protocol.next_timeout()) > now;
-        self.is_blind && !ready.woken && is_idle && self.visited_until > now
     }
 
     fn before_wait(&mut self, mut paced: Time, precise: bool, wake_events: &WakeEvents) -> Wait {
@@ -420,20 +393,14 @@ impl<P: Protocol> Work<P> {
             if self.take_commands() || self.shared.ending.load(Ordering::Acquire) {
                 // Only poll the socket.
                 paced = Time::ZERO;
-                self.paced = (paced, false);
             }
         }
         let timeout = self.protocol.next_timeout();
-        let mut until = paced.min(timeout);
+        let until = paced.min(timeout);
         let precise = self.precise && precise && paced <= timeout;
-        let knows = self.reader.knows_arrivals();
-        let now = self.clock.now();
-        self.is_blind = knows && self.visited_until > now && self.protocol.may_read_later(now);
-        if self.is_blind {
-            until = until.min(self.visited_until);
-        }
-        let at_timeout = timeout < Time::NEVER && knows && self.protocol.reads_at_timeout();
-        let reads_later = self.is_blind || at_timeout;
+        let reads_later = timeout < Time::NEVER
+            && self.reader.knows_arrivals()
+            && self.protocol.reads_at_timeout();
         let mut wanted = if reads_later { PollFlags::empty() } else { PollFlags::IN };
         if self.pending.is_some() {
             wanted |= PollFlags::OUT;
@@ -442,25 +409,17 @@ impl<P: Protocol> Work<P> {
         Wait { wanted, until, precise, reads_later }
     }
 
-    /// As [`turn`](Self::turn), on another thread, which comes again until `again`: when its thread has to wake up next;
-    /// `None` if it has to do so now.
-    fn run_here(&mut self, again: Time) -> Option<Time> {
+    /// As [`turn`](Self::turn), on another thread, without reading: when its thread has to wake up next; `None` if it has
+    /// to do so now.
+    fn run_here(&mut self) -> Option<Time> {
         // A wait of its thread is for what was so before: only its end may change here.
         if self.precise || self.pending.is_some() || self.protocol.reads_at_timeout() {
             return None;
         }
-        self.visited_until = again;
-        self.protocol.expect_visit(again);
         self.take_commands();
-        if self.is_blind {
-            self.receive().ok()?;
-        }
         let Sending::Until(until, _) = self.go_on() else { return None };
-        let must_look = self.is_blind && !self.protocol.may_read_later(self.clock.now());
-        if must_look || self.pending.is_some() || self.protocol.is_finished() {
-            return None;
-        }
-        Some(until.min(self.protocol.next_timeout()))
+        let is_over = self.pending.is_some() || self.protocol.is_finished();
+        (!is_over).then(|| until.min(self.protocol.next_timeout()))
     }
 
     /// Does what is due, and sends.
@@ -469,12 +428,7 @@ impl<P: Protocol> Work<P> {
         if self.protocol.next_timeout() <= now {
             self.protocol.handle_timeout(now);
         }
-        let sending = self.transmit();
-        self.paced = match sending {
-            Sending::Busy => (Time::ZERO, false),
-            Sending::Until(until, precise) => (until, precise),
-        };
-        sending
+        self.transmit()
     }
 
     /// Passes queued commands to the protocol; true if there were any.

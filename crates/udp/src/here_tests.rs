@@ -1,8 +1,8 @@
 //! Of a protocol that another thread runs.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{ThreadId, current, sleep};
 use std::time::Duration as Wall;
 
@@ -13,16 +13,30 @@ use super::*;
 /// How long a test waits for what comes in a moment.
 const LONG: Wall = Wall::from_secs(5);
 
-/// Tells who handles what: a datagram and when it was read, a timeout, a command, which is the next timeout.
+/// Tells who handles what: a datagram, a timeout, a command.
 struct Watch {
     told: Sender<(ThreadId, Handled)>,
     timeout: Time,
-    reads_later: bool,
+    /// Its own driver.
+    own: Weak<OnceLock<Driver<Watch>>>,
+    /// Ends the wait for the test.
+    gate: Receiver<()>,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// The next timeout.
+    Timeout(Time),
+    Panic,
+    /// Runs the driver within itself.
+    Again,
+    /// Waits for the test.
+    Wait,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Handled {
-    Datagram(Time),
+    Datagram,
     Timeout,
     Command,
 }
@@ -34,16 +48,25 @@ impl Watch {
 }
 
 impl Protocol for Watch {
-    type Command = Time;
+    type Command = Order;
 
-    fn handle(&mut self, now: Time, _: Datagram<'_>) {
-        self.tell(Handled::Datagram(now));
+    fn handle(&mut self, _: Time, _: Datagram<'_>) {
+        self.tell(Handled::Datagram);
     }
 
-    fn handle_command(&mut self, _: Time, command: Time) {
-        assert_ne!(command, Time::ZERO, "as the test wants it");
-        self.timeout = command;
+    fn handle_command(&mut self, _: Time, command: Order) {
         self.tell(Handled::Command);
+        match command {
+            Order::Timeout(at) => self.timeout = at,
+            Order::Panic => panic!("as the test wants it"),
+            Order::Again => {
+                let driver = self.own.upgrade().expect("it runs");
+                let driver = driver.get().expect("it runs");
+                driver.queue(Order::Timeout(Time::NEVER)).expect("taken");
+                driver.run_here();
+            }
+            Order::Wait => self.gate.recv_timeout(LONG).expect("it goes on"),
+        }
     }
 
     fn handle_timeout(&mut self, _: Time) {
@@ -58,77 +81,119 @@ impl Protocol for Watch {
     fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
         Next::Idle
     }
-
-    fn may_read_later(&self, _: Time) -> bool {
-        self.reads_later
-    }
 }
 
 type Told = Receiver<(ThreadId, Handled)>;
 
-fn watch(clock: Clock, reads_later: bool) -> (Driver<Watch>, SocketAddr, Told) {
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let socket = Socket::bind(any, SocketOptions::default()).expect("a socket");
-    let to = socket.local_address().expect("an address");
-    let (told, tells) = channel();
-    let watch = Watch { told, timeout: Time::NEVER, reads_later };
-    let driver = Driver::spawn(socket, watch, clock, DriverOptions::default());
-    (driver.expect("a thread"), to, tells)
+struct Watched {
+    driver: Arc<OnceLock<Driver<Watch>>>,
+    clock: Clock,
+    to: SocketAddr,
+    told: Told,
+    go_on: Sender<()>,
+}
+
+impl Watched {
+    fn start() -> Self {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = Socket::bind(any, SocketOptions::default()).expect("a socket");
+        let to = socket.local_address().expect("an address");
+        let ((tell, told), (go_on, gate)) = (channel(), channel());
+        let (driver, clock) = (Arc::<OnceLock<_>>::default(), Clock::new());
+        let watch = Watch { told: tell, timeout: Time::NEVER, own: Arc::downgrade(&driver), gate };
+        let started = Driver::spawn(socket, watch, clock, DriverOptions::default());
+        let _ = driver.set(started.expect("a thread"));
+        Self { driver, clock, to, told, go_on }
+    }
+
+    fn driver(&self) -> &Driver<Watch> {
+        self.driver.get().expect("it runs")
+    }
+
+    fn told(&self) -> (ThreadId, Handled) {
+        self.told.recv_timeout(LONG).expect("handled")
+    }
+
+    /// Has it do this on this thread: the driver's is asleep by then, mostly.
+    fn run_here(&self, order: Order) {
+        sleep(Wall::from_millis(20));
+        self.driver().queue(order).expect("taken");
+        self.driver().run_here();
+    }
+
+    /// Whether this thread was the one that handled the command.
+    fn was_here(&self) -> bool {
+        let (by, handled) = self.told();
+        assert_eq!(handled, Handled::Command);
+        by == current().id()
+    }
+}
+
+/// A driver that is awake does it itself: it is asleep at some time.
+fn until_here(mut attempt: impl FnMut() -> bool) {
+    assert!((0..100).any(|_| attempt()), "it sleeps at some time");
 }
 
 #[test]
 fn what_is_queued_is_handled_by_who_runs_it_and_what_is_due_later_by_the_driver() {
-    let clock = Clock::new();
-    let (driver, _, tells) = watch(clock, false);
-    let is_mine = |_: &u32| {
-        // A driver that is awake handles it itself.
-        sleep(Wall::from_millis(20));
-        driver.queue(clock.now() + Duration::from_millis(20)).expect("taken");
-        driver.run_here(Time::ZERO);
-        let (by, handled) = tells.recv_timeout(LONG).expect("handled");
-        assert_eq!(handled, Handled::Command);
-        // It sleeps without end, unless it is woken for the new timeout.
-        let (at_end, handled) = tells.recv_timeout(LONG).expect("handled");
+    let watched = Watched::start();
+    until_here(|| {
+        watched.run_here(Order::Timeout(watched.clock.now() + Duration::from_millis(40)));
+        let is_here = watched.was_here();
+        // It slept without end, and is woken for the new timeout.
+        let (at_end, handled) = watched.told();
         assert_eq!(handled, Handled::Timeout);
         assert_ne!(at_end, current().id());
-        by == current().id()
-    };
-    assert!((0..100).any(|time| is_mine(&time)), "it sleeps at some time");
+        is_here
+    });
 }
 
-#[cfg(target_os = "linux")]
 #[test]
-fn what_may_be_read_later_waits_for_a_visitor_or_until_the_visit_is_due() {
-    let clock = Clock::new();
-    let (driver, to, tells) = watch(clock, true);
+fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
+    let watched = Watched::start();
     let far = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let due = clock.now() + Duration::from_millis(500);
-    driver.run_here(due);
-    // Its sleep until now looks at the socket.
-    driver.command(Time::NEVER).expect("taken");
-    assert_eq!(tells.recv_timeout(LONG).expect("handled").1, Handled::Command);
-    sleep(Wall::from_millis(100));
-    far.send_to(b"first", to).expect("sent");
-    driver.run_here(due);
-    let (by, handled) = tells.recv_timeout(LONG).expect("handled");
-    assert!(by == current().id() || clock.now() >= due, "{handled:?}");
-    let sent = clock.now();
-    far.send_to(b"second", to).expect("sent");
-    let (by, handled) = tells.recv_timeout(LONG).expect("handled");
-    assert_ne!(by, current().id());
-    let Handled::Datagram(read) = handled else { panic!("{handled:?}") };
-    assert!(read >= due || sent >= due, "read at {read:?}, the visit is due at {due:?}");
-    // Nobody comes any more: it looks at the socket.
-    far.send_to(b"third", to).expect("sent");
-    assert!(matches!(tells.recv_timeout(LONG).expect("handled").1, Handled::Datagram(_)));
+    for _ in 0..20 {
+        (0..50).for_each(|_| watched.driver().run_here());
+        far.send_to(b"one", watched.to).expect("sent");
+        let (by, handled) = watched.told();
+        assert_eq!(handled, Handled::Datagram);
+        assert_ne!(by, current().id());
+    }
 }
 
 #[test]
-fn a_protocol_that_panics_on_another_thread_ends_its_driver() {
-    let (driver, _, tells) = watch(Clock::new(), false);
-    driver.queue(Time::ZERO).expect("taken");
-    let _ = catch_unwind(AssertUnwindSafe(|| driver.run_here(Time::ZERO)));
-    assert!(tells.recv_timeout(LONG).is_err(), "the protocol is gone");
-    assert!(matches!(driver.command(Time::NEVER), Err(CommandError::Ended(_))));
+fn who_runs_it_within_itself_leaves_it_to_the_driver() {
+    let watched = Watched::start();
+    until_here(|| {
+        watched.run_here(Order::Again);
+        let is_here = watched.was_here();
+        // It is not run twice at a time: the same round or the driver's next handles it.
+        assert_eq!(watched.told().1, Handled::Command);
+        is_here
+    });
+}
+
+#[test]
+fn who_finds_another_thread_at_work_does_not_wait_for_it() {
+    let watched = Watched::start();
+    watched.driver().command(Order::Wait).expect("taken");
+    assert_eq!(watched.told().1, Handled::Command);
+    watched.driver().queue(Order::Timeout(Time::NEVER)).expect("taken");
+    // It would wait for ever: nobody else lets the first go on.
+    watched.driver().run_here();
+    watched.go_on.send(()).expect("it waits");
+    assert!(!watched.was_here(), "the driver, as it was awake");
+}
+
+#[test]
+fn a_protocol_that_panics_on_another_thread_ends_its_driver_and_not_its_caller() {
+    let watched = Watched::start();
+    watched.run_here(Order::Panic);
+    assert_eq!(watched.told().1, Handled::Command);
+    assert!(watched.told.recv_timeout(LONG).is_err(), "the protocol is gone");
+    watched.driver().run_here();
+    assert!(matches!(watched.driver().command(Order::Panic), Err(CommandError::Ended(_))));
+    let Watched { driver, .. } = watched;
+    let driver = Arc::into_inner(driver).and_then(OnceLock::into_inner).expect("the last one");
     assert!(driver.end().is_err());
 }

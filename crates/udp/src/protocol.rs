@@ -87,16 +87,6 @@ pub trait Protocol: Send + 'static {
         false
     }
 
-    /// Another thread [runs](super::Driver::run_here) the protocol until then again: what can wait for it need not have a
-    /// timeout before.
-    fn expect_visit(&mut self, _until: Time) {}
-
-    /// True if what arrives may be read when another thread [runs](super::Driver::run_here) the protocol, or when that
-    /// should have been. Only where the kernel notes arrivals.
-    fn may_read_later(&self, _now: Time) -> bool {
-        false
-    }
-
     /// Writes the next packet to `buffer`, which is empty.
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next;
 

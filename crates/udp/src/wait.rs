@@ -20,8 +20,6 @@ const SPIN: Duration = Duration::from_micros(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ready {
     pub(super) readable: bool,
-    /// Another thread wants something.
-    pub(super) woken: bool,
 }
 
 /// Wakes the driver from other threads.
@@ -143,7 +141,7 @@ impl WakeEvents {
         if woken {
             self.hush();
         }
-        Ok(Ready { readable, woken })
+        Ok(Ready { readable })
     }
 }
 

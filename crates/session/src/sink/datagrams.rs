@@ -15,8 +15,8 @@ use crate::intake::Intake;
 use crate::message::Content;
 use crate::rtcp::{MAX_PACKET, is_rtcp};
 
-/// How much later than it is due a datagram may leave, together with those that are due until then: one wake-up and one
-/// call for all of them. Two datagrams of 8 Mbit/s.
+/// How much earlier than it is due a whole datagram may leave, together with one that is due: one wake-up and one call for all of
+/// them. Two datagrams of 8 Mbit/s.
 const TOGETHER: Duration = Duration::from_micros(1_500);
 
 /// Most bytes of the datagrams that leave together.
@@ -81,9 +81,7 @@ pub(crate) struct Datagrams {
     pub(super) counts: Arc<Mutex<Counts>>,
     pub(super) load: Arc<Load>,
     pub(super) intake: Arc<Intake>,
-    /// The connection is asked what has arrived as soon as nothing is left that is due.
-    pub(super) visits: bool,
-    /// One that is due and could not leave together with those before it.
+    /// One that leaves now and could not leave together with those before it.
     pub(super) next: Option<RestoredDatagram>,
     /// Datagrams are released at times, also after the end of the stream.
     pub(super) is_timed: bool,
@@ -121,13 +119,17 @@ impl Datagrams {
         });
     }
 
-    /// The next datagram to be sent.
-    fn next(&mut self, now: Time) -> Option<RestoredDatagram> {
+    /// The next datagram to be sent of those that `poll` has.
+    fn next(
+        &mut self,
+        poll: impl Fn(&mut Depacketizer) -> Option<RestoredDatagram>,
+        now: Time,
+    ) -> Option<RestoredDatagram> {
         if let Some(kept) = self.next.take() {
             return Some(kept);
         }
         loop {
-            let restored = self.depacketizer.depacketizer.poll(now)?;
+            let restored = poll(&mut self.depacketizer.depacketizer)?;
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).count(&restored);
             if is_description(&restored.data) {
                 if restored.is_whole {
@@ -172,28 +174,18 @@ impl Protocol for Datagrams {
         self.note_load();
     }
 
-    fn handle_timeout(&mut self, _: Time) {
-        self.visits = true;
-    }
+    fn handle_timeout(&mut self, _: Time) {}
 
     fn next_timeout(&self) -> Time {
         if self.next.is_some() || self.intake.has_more() {
             return Time::ZERO;
         }
-        let due = self.depacketizer.depacketizer.next_timeout();
-        if self.is_timed { due + TOGETHER } else { due }
+        self.depacketizer.depacketizer.next_timeout()
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
         self.take_in();
-        let mut first = self.next(now);
-        // The connection has its turn when nothing is left that is due.
-        if first.is_none() && std::mem::take(&mut self.visits) {
-            self.intake.visit();
-            self.take_in();
-            first = self.next(now);
-        }
-        let Some(RestoredDatagram { data, .. }) = first else {
+        let Some(RestoredDatagram { data, .. }) = self.next(|all| all.poll(now), now) else {
             self.note_load();
             return Next::Idle;
         };
@@ -201,7 +193,7 @@ impl Protocol for Datagrams {
         let mut transmit = Transmit::to(self.destination(&data));
         let segment = u16::try_from(data.len()).ok().filter(|size| *size > 0 && self.is_timed);
         while segment.is_some() && buffer.len() + data.len() <= MAX_TOGETHER {
-            let Some(next) = self.next(now) else { break };
+            let Some(next) = self.next(|all| all.poll_whole(now + TOGETHER), now) else { break };
             if next.data.len() != data.len() || self.destination(&next.data) != transmit.destination
             {
                 self.next = Some(next);
@@ -216,5 +208,92 @@ impl Protocol for Datagrams {
 
     fn is_finished(&self) -> bool {
         self.has_ended && self.next_timeout() == Time::NEVER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ontempo_media::{Kind, Part, Release, Span};
+
+    use super::*;
+
+    const DELAY: Duration = Duration::from_millis(100);
+
+    fn at(micros: u64) -> Time {
+        Time::ZERO + Duration::from_micros(micros)
+    }
+
+    fn datagrams() -> Datagrams {
+        let release = Release::AsArrived { delay: DELAY, grace: Duration::from_millis(50) };
+        let options = DepacketizerOptions { release, ..DepacketizerOptions::default() };
+        Datagrams {
+            depacketizer: StreamDepacketizer {
+                depacketizer: Depacketizer::new(options),
+                begins_with_first: false,
+            },
+            to: SocketAddr::from(([127, 0, 0, 1], 9)),
+            control: None,
+            described: None,
+            description: Vec::new(),
+            described_at: None,
+            counts: Arc::default(),
+            load: Arc::default(),
+            intake: Arc::default(),
+            next: None,
+            is_timed: true,
+            has_ended: false,
+        }
+    }
+
+    /// All of a datagram of eight bytes, or the first half, as it came to the sender and to the receiver.
+    fn come(to: &mut Datagrams, datagram: u64, arrived: Time, is_whole: bool) {
+        let bytes = datagram.to_be_bytes();
+        let there = if is_whole { 8 } else { 4 };
+        let spans = vec![Span { offset: 0, length: there }];
+        let part = Part { datagram, length: 8, arrived, spans, stuffing: Vec::new() };
+        let unit = Unit {
+            id: datagram,
+            kind: Kind::Frame,
+            media_time: None,
+            slack: None,
+            continues: None,
+            dependencies: Vec::new(),
+            parts: vec![part],
+            data: bytes[..usize::from(there)].to_vec(),
+        };
+        to.depacketizer.push(arrived, &unit);
+    }
+
+    /// The numbers of the datagrams of the next call.
+    fn call(from: &mut Datagrams, now: Time) -> Vec<u64> {
+        let mut buffer = Vec::new();
+        let Next::Transmit(_) = from.poll_transmit(now, &mut buffer) else { return Vec::new() };
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes);
+        buffer.chunks(8).map(|bytes| number(bytes).expect("eight bytes")).collect()
+    }
+
+    #[test]
+    fn a_datagram_leaves_on_time_and_takes_those_of_the_next_moment_with_it() {
+        let mut all = datagrams();
+        for (datagram, millis) in [(0, 0), (1, 1), (2, 2)] {
+            come(&mut all, datagram, at(millis * 1_000), true);
+        }
+        assert_eq!(all.next_timeout(), at(100_000), "no later than it is due");
+        assert!(call(&mut all, at(99_999)).is_empty(), "nothing leaves early alone");
+        assert_eq!(call(&mut all, at(100_000)), [0, 1]);
+        assert!(call(&mut all, at(100_000)).is_empty());
+        assert_eq!(all.next_timeout(), at(102_000));
+        assert_eq!(call(&mut all, at(102_000)), [2]);
+    }
+
+    #[test]
+    fn a_datagram_with_missing_parts_is_not_given_up_early() {
+        let mut all = datagrams();
+        come(&mut all, 0, at(0), true);
+        come(&mut all, 1, at(1_000), false);
+        assert_eq!(call(&mut all, at(100_000)), [0]);
+        assert_eq!(all.next_timeout(), at(151_000));
+        let before_its_end = at(150_000);
+        assert!(call(&mut all, before_its_end).is_empty());
     }
 }

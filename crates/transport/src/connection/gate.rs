@@ -90,10 +90,6 @@ pub(super) struct AckGate {
     policy: Option<AckPolicy>,
     largest: Option<u64>,
     due: Due,
-    /// When a packet last came out of order.
-    disordered_at: Option<Time>,
-    /// Until when the connection is asked again, whether it wants to be or not.
-    visited_until: Time,
 }
 
 /// Acknowledgements that are due.
@@ -119,9 +115,6 @@ impl AckGate {
     pub(super) fn on_packet(&mut self, now: Time, number: u64) {
         let in_order = self.largest.is_none_or(|largest| number == largest + 1);
         self.largest = self.largest.max(Some(number));
-        if !in_order {
-            self.disordered_at = Some(now);
-        }
         let Some(policy) = &mut self.policy else { return };
         self.due =
             match (self.due, policy.on_segment(now, Segment { in_order, ..Segment::in_order() })) {
@@ -130,22 +123,11 @@ impl AckGate {
             };
     }
 
-    /// Whether all packets of the last `span` came in order.
-    pub(super) fn is_orderly(&self, now: Time, span: Duration) -> bool {
-        self.disordered_at.is_none_or(|at| now.since(at) >= span)
-    }
-
-    /// The connection is asked for packets again until then, unless more is due before.
-    pub(super) fn expect_visit(&mut self, until: Time) {
-        self.visited_until = until;
-    }
-
-    /// Until when an acknowledgement is delayed, if nothing else is to be sent. A wake-up for it alone is saved where the
-    /// connection is asked before anyway: it is due before that, and leaves then.
+    /// Until when an acknowledgement is delayed, if nothing else is to be sent.
     pub(super) fn holds(&mut self, now: Time) -> Option<Time> {
         let Due::At(until) = self.due else { return None };
         if until > now {
-            return Some(until.max(self.visited_until));
+            return Some(until);
         }
         self.due = Due::Now;
         if let Some(policy) = &mut self.policy {
@@ -163,21 +145,6 @@ impl AckGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_held_acknowledgement_waits_for_a_visit_and_leaves_at_the_first_after_its_time() {
-        let mut gate = AckGate::default();
-        gate.set(AckRequest::Adaptive);
-        let at = |millis| Time::ZERO + Duration::from_millis(millis);
-        (1..=3).for_each(|millis| gate.on_packet(at(millis), millis));
-        gate.release();
-        gate.on_packet(at(4), 4);
-        let until = gate.holds(at(4)).expect("it is held");
-        assert!(until > at(4) && until < at(14), "{until:?}");
-        gate.expect_visit(at(14));
-        assert_eq!(gate.holds(at(5)), Some(at(14)), "nobody wakes up for it");
-        assert_eq!(gate.holds(until), None, "it is due");
-    }
 
     const SIZE: Bytes = Bytes::new(1_250);
 

@@ -21,7 +21,6 @@ mod sending;
 #[cfg(test)]
 mod share_tests;
 mod statistics;
-mod visiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;

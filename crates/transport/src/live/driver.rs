@@ -36,9 +36,6 @@ const RECEIVE_BUFFER: usize = 16 << 10;
 /// as fast as this thread must not keep it from what it receives.
 const MAX_ROUNDS: usize = 64;
 
-/// Arrivals longer ago are not believed: the wall clock was set meanwhile.
-const MAX_UNREAD: Duration = Duration::from_millis(50);
-
 /// As the size of something in memory.
 fn bound(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -89,8 +86,6 @@ pub(super) struct EndpointDriver {
     max_closed: u64,
     incoming: Option<Arc<Mailbox<Incoming>>>,
     wake: Time,
-    /// The latest time that the endpoint knows, which must not go back.
-    latest: Time,
     /// When the thread ends even if connections are left.
     ends_at: Time,
     /// Receives the next datagrams.
@@ -110,7 +105,6 @@ impl EndpointDriver {
             max_closed,
             incoming,
             wake: Time::NEVER,
-            latest: Time::ZERO,
             ends_at: Time::NEVER,
             receive_buffer: BytesMut::new(),
             tasks: Tasks::default(),
@@ -421,16 +415,11 @@ impl Protocol for EndpointDriver {
         }
         self.receive_buffer.extend_from_slice(datagram.data);
         let data = self.receive_buffer.split();
-        // Round trips end when packets arrive, and not when this thread reads them.
-        let is_recent = now.since(datagram.received) < MAX_UNREAD;
-        let came = if is_recent { datagram.received.max(self.latest).min(now) } else { now };
-        self.latest = came;
-        self.endpoint.handle(came, Source::from(&datagram), data);
+        self.endpoint.handle(now, Source::from(&datagram), data);
         self.handle_events(now);
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
-        self.latest = now;
         match command {
             Command::Connect { remote, name, trust, token, shared, reply } => {
                 let result = self.connect(now, (remote, &name), (&trust, token), shared);
@@ -482,7 +471,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        (self.wake, self.latest) = (Time::NEVER, now);
+        self.wake = Time::NEVER;
         self.endpoint.handle_timeout(now);
         self.handle_events(now);
         if now >= self.ends_at {
@@ -495,7 +484,6 @@ impl Protocol for EndpointDriver {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        self.latest = now;
         let mut rounds = 0;
         let poll = loop {
             let poll = self.endpoint.poll_transmit(now, buffer);
@@ -524,14 +512,6 @@ impl Protocol for EndpointDriver {
             self.ends_at = Time::ZERO;
         }
         next
-    }
-
-    fn expect_visit(&mut self, until: Time) {
-        self.endpoint.expect_visit(until);
-    }
-
-    fn may_read_later(&self, now: Time) -> bool {
-        self.endpoint.may_read_later(now)
     }
 
     fn is_finished(&self) -> bool {

@@ -123,11 +123,10 @@ impl SendFlow {
     }
 
     /// Sends what can be sent of all that was queued at the endpoint, on the calling thread if that of the endpoint sleeps, which
-    /// saves a change of threads. What has arrived is handled, too: a caller that comes `again` within so long, or zero, saves the
-    /// endpoint's thread its wake-ups for what nobody waits for. Hooks ([`on_change`](Self::on_change)) of all
-    /// connections of the endpoint may be called, on this thread: hold nothing that one of them waits for.
-    pub fn run_here(&self, again: Duration) {
-        self.thread.run_here(again);
+    /// saves a change of threads. Hooks ([`on_change`](Self::on_change)) of all connections of the endpoint may be
+    /// called, on this thread: hold nothing that one of them waits for.
+    pub fn run_here(&self) {
+        self.thread.run_here();
     }
 
     /// Numbers of the units dropped at their deadline since the last call: the peer's program does
@@ -251,11 +250,6 @@ impl ReceiveFlow {
         if !self.is_released.swap(true, Ordering::Relaxed) {
             self.thread.submit(Task::Release(self.connection, self.id));
         }
-    }
-
-    /// Handles what has arrived at the endpoint, as [`SendFlow::run_here`] does.
-    pub fn run_here(&self, again: Duration) {
-        self.thread.run_here(again);
     }
 
     /// What has arrived is left for [`receive_within`](Self::receive_within) without a limit: no thread that waits is woken

@@ -5,7 +5,6 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration as Wall;
 
-use ontempo_foundation::Duration;
 use ontempo_udp::{Clock, CommandError, Driver, DriverOptions, Socket};
 
 use super::driver::{EndpointDriver, Tasks};
@@ -59,10 +58,10 @@ impl EndpointThread {
         }
     }
 
-    /// Runs the endpoint on the calling thread, if its own sleeps; the caller comes `again` after so long.
-    pub(super) fn run_here(&self, again: Duration) {
+    /// Runs the endpoint on the calling thread, if its own sleeps.
+    pub(super) fn run_here(&self) {
         if let Some(driver) = &self.driver {
-            driver.run_here(self.clock.now() + again);
+            driver.run_here();
         }
     }
 

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
+use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use ontempo_mechanisms::congestion::Snapshot;
 
 /// State of a controller after its last event.
@@ -22,10 +22,6 @@ pub struct Account {
     pub srtt: Option<Duration>,
     /// Bytes of packets acknowledged since the beginning.
     pub delivered: Bytes,
-    /// Bytes of packets that are neither acknowledged nor lost; of a spacing 0.
-    pub in_flight: Bytes,
-    /// When a packet was last found lost.
-    pub lost_at: Option<Time>,
     /// State of the mechanism.
     pub snapshot: Option<Snapshot>,
 }
@@ -39,8 +35,6 @@ impl Default for Account {
             burst: Packets::new(1),
             srtt: None,
             delivered: Bytes::ZERO,
-            in_flight: Bytes::ZERO,
-            lost_at: None,
             snapshot: None,
         }
     }

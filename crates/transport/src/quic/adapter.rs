@@ -302,7 +302,6 @@ impl<C: CongestionControl> Adapter<C> {
             account.rate = self.own_rate();
             account.burst = self.controller.burst();
             account.srtt = self.rtt.srtt();
-            account.in_flight = Bytes::new(self.bytes_in_flight);
             account.snapshot = Some(snapshot);
         });
         let window = self.controller.window();
@@ -423,7 +422,6 @@ where
         let now = self.epoch.time(now);
         let in_flight = self.in_flight();
         if let Some(packet) = self.take(stack_number, None) {
-            self.account.write(|account| account.lost_at = Some(now));
             // A retransmission belongs to no train.
             if let Some(correction) = &mut self.correction {
                 correction.reset();
