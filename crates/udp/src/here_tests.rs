@@ -143,8 +143,8 @@ fn what_is_queued_is_handled_by_who_runs_it_and_what_is_due_later_by_the_driver(
         // It slept without end, and is woken for the new timeout.
         let (at_end, handled) = watched.told();
         assert_eq!(handled, Handled::Timeout);
-        assert_ne!(at_end, current().id());
-        is_here
+        // A thread that is kept waiting may find it due already.
+        is_here && at_end != current().id()
     });
 }
 
