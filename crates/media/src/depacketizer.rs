@@ -335,6 +335,12 @@ impl Depacketizer {
         }
     }
 
+    /// The next datagram, if it is whole and due by `by`: what misses parts has its full time.
+    pub fn poll_whole(&mut self, by: Time) -> Option<RestoredDatagram> {
+        let (&number, slot) = self.slots.first_key_value()?;
+        (number == self.next && slot.is_whole()).then(|| self.poll(by)).flatten()
+    }
+
     /// The next datagram that is due.
     pub fn poll(&mut self, now: Time) -> Option<RestoredDatagram> {
         let number = if let Some(whole) = self.whole.pop() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration as Wall, Instant};
 
@@ -11,7 +11,7 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::{Connection, Error, Message, NotTaken, SendFlow};
 use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 
-use crate::backlog::QueuedUnit;
+use crate::backlog::{QueuedUnit, Taker};
 use crate::file::Reply;
 use crate::message::{self, REPORTS, Report};
 use crate::paths::numbered;
@@ -86,14 +86,65 @@ impl OutgoingMessage {
     }
 }
 
-/// A connection with its flow.
-pub(crate) struct Session {
-    pub(crate) connection: Arc<Connection>,
+/// What makes messages units of a flow.
+struct Lane {
     flow: SendFlow,
     /// How long units live; `None`: until they have arrived.
     lifetime: Option<Duration>,
     /// Numbers of units in the flow, by their numbers in the stream.
-    flow_numbers: BTreeMap<u64, u64>,
+    numbers: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Lane {
+    fn numbers(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The message as a unit of this flow, with this data.
+    fn unit(&self, message: &OutgoingMessage, data: Bytes) -> Message {
+        let numbers = self.numbers();
+        Message {
+            data,
+            lifetime: self.lifetime.map(|lifetime| lifetime.saturating_sub(message.age())),
+            priority: message.priority,
+            depends_on: message
+                .depends_on
+                .iter()
+                .filter_map(|on| numbers.get(on).copied())
+                .collect(),
+            continues: message.continues.and_then(|on| numbers.get(&on).copied()),
+        }
+    }
+
+    fn note_number(&self, message: &OutgoingMessage, number: u64) {
+        let Some(id) = message.id else { return };
+        let mut numbers = self.numbers();
+        numbers.insert(id, number);
+        if numbers.len() > MAX_NUMBERS {
+            numbers.pop_first();
+        }
+    }
+}
+
+impl Taker for Lane {
+    fn take(&self, queued: &QueuedUnit) -> bool {
+        let message = OutgoingMessage::media(queued);
+        let queued = self.flow.queue(self.unit(&message, message.data.clone()));
+        if let Ok(number) = queued {
+            self.note_number(&message, number);
+        }
+        queued.is_ok()
+    }
+
+    fn done(&self) {
+        self.flow.run_here();
+    }
+}
+
+/// A connection with its flow.
+pub(crate) struct Session {
+    pub(crate) connection: Arc<Connection>,
+    lane: Arc<Lane>,
     /// With full reliability: unacknowledged messages and their numbers in the flow.
     unsettled: VecDeque<(u64, OutgoingMessage)>,
     /// Their memory, bytes, and the sum at which acknowledged ones are removed next.
@@ -123,9 +174,11 @@ impl Session {
             .spawn(move || receive_reports(&from, &last_report, &replied))?;
         Ok(Self {
             connection,
-            flow,
-            lifetime: (!is_reliable).then_some(lifetime),
-            flow_numbers: BTreeMap::new(),
+            lane: Arc::new(Lane {
+                flow,
+                lifetime: (!is_reliable).then_some(lifetime),
+                numbers: Mutex::default(),
+            }),
             unsettled: VecDeque::new(),
             unsettled_bytes: 0,
             prune_at: MAX_UNSETTLED,
@@ -142,10 +195,10 @@ impl Session {
         message: OutgoingMessage,
         limit: Wall,
     ) -> Result<Option<OutgoingMessage>, Box<(Error, OutgoingMessage)>> {
-        let unit = self.unit(&message, message.data.clone());
-        match self.flow.send_within(unit, limit) {
+        let unit = self.lane.unit(&message, message.data.clone());
+        match self.lane.flow.send_within(unit, limit) {
             Ok(number) => {
-                self.note_number(&message, number);
+                self.lane.note_number(&message, number);
                 if self.is_reliable {
                     self.unsettled_bytes += message.memory();
                     self.unsettled.push_back((number, message));
@@ -162,28 +215,9 @@ impl Session {
         }
     }
 
-    /// The message as a unit of this flow, with this data.
-    fn unit(&self, message: &OutgoingMessage, data: Bytes) -> Message {
-        let numbers = &self.flow_numbers;
-        Message {
-            data,
-            lifetime: self.lifetime.map(|lifetime| lifetime.saturating_sub(message.age())),
-            priority: message.priority,
-            depends_on: message
-                .depends_on
-                .iter()
-                .filter_map(|on| numbers.get(on).copied())
-                .collect(),
-            continues: message.continues.and_then(|on| numbers.get(&on).copied()),
-        }
-    }
-
-    fn note_number(&mut self, message: &OutgoingMessage, number: u64) {
-        let Some(id) = message.id else { return };
-        self.flow_numbers.insert(id, number);
-        if self.flow_numbers.len() > MAX_NUMBERS {
-            self.flow_numbers.pop_first();
-        }
+    /// What sends units on the thread of their source. Not with full reliability: messages are kept here then.
+    pub(crate) fn taker(&self) -> Option<Arc<dyn Taker>> {
+        (!self.is_reliable).then(|| Arc::clone(&self.lane) as Arc<dyn Taker>)
     }
 
     /// Gives the flow of a path a message, with its number in the stream, that is kept elsewhere; its
@@ -193,10 +227,10 @@ impl Session {
         number: u64,
         message: &OutgoingMessage,
     ) -> Result<Option<u64>, Error> {
-        let unit = self.unit(message, numbered(number, &message.data));
-        match self.flow.send_within(unit, Wall::ZERO) {
+        let unit = self.lane.unit(message, numbered(number, &message.data));
+        match self.lane.flow.send_within(unit, Wall::ZERO) {
             Ok(in_flow) => {
-                self.note_number(message, in_flow);
+                self.lane.note_number(message, in_flow);
                 Ok(Some(in_flow))
             }
             Err(NotTaken::Full) => Ok(None),
@@ -207,7 +241,7 @@ impl Session {
     /// Sends a message that is not stored, to be sent again; false if the send queue stays full for
     /// `limit`.
     pub(crate) fn send_data(&self, data: Bytes, limit: Wall) -> Result<bool, Error> {
-        match self.flow.send_within(Message::from(data), limit) {
+        match self.lane.flow.send_within(Message::from(data), limit) {
             Ok(_) => Ok(true),
             Err(NotTaken::Full) => Ok(false),
             Err(NotTaken::Failed(error)) => Err(error),
@@ -221,7 +255,7 @@ impl Session {
 
     /// The flow's statistics; also removes acknowledged messages from `unsettled`.
     pub(crate) fn statistics(&mut self) -> Option<SendStatistics> {
-        let statistics = self.flow.statistics()?;
+        let statistics = self.lane.flow.statistics()?;
         while self.unsettled.front().is_some_and(|(number, _)| *number < statistics.settled) {
             if let Some((_, message)) = self.unsettled.pop_front() {
                 self.unsettled_bytes -= message.memory();
@@ -231,12 +265,12 @@ impl Session {
     }
 
     pub(crate) fn finish(&self) {
-        self.flow.finish();
+        self.lane.flow.finish();
     }
 
     /// Waits until every message has arrived or been dropped; `None` after `limit`.
     pub(crate) fn settled(&self, limit: Wall) -> Option<Result<SendStatistics, Error>> {
-        self.flow.settled(limit)
+        self.lane.flow.settled(limit)
     }
 
     /// The receiver's last report.

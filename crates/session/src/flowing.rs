@@ -50,6 +50,12 @@ impl Delays {
         }
     }
 
+    /// Counts what others have counted, too.
+    pub(crate) fn add_all(&mut self, others: &Self) {
+        self.counts.iter_mut().zip(others.counts).for_each(|(all, more)| *all += more);
+        self.sum += others.sum;
+    }
+
     fn add(&mut self, delay: Duration) {
         let bucket = DELAY_BOUNDS.partition_point(|bound| *bound < delay);
         self.counts[bucket] += 1;

@@ -22,6 +22,7 @@ mod feed;
 pub mod file;
 mod flowing;
 mod following;
+mod intake;
 pub mod latency;
 pub mod message;
 mod output;

@@ -286,6 +286,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
                 continue;
             }
+            let flow = Arc::new(flow);
             let ended = self.receive_over(&connection, &flow);
             if let Entrance::Calling(calling) = &mut self.entrance {
                 calling.call_later();
@@ -376,7 +377,7 @@ impl<H: ReceiverHandler> Receiver<H> {
     fn receive_over(
         &mut self,
         connection: &Connection,
-        flow: &ReceiveFlow,
+        flow: &Arc<ReceiveFlow>,
     ) -> Result<Ended, Error> {
         let (label, offer) = match labels(&flow.config().label) {
             Ok(labels) => labels,
@@ -482,8 +483,22 @@ impl<H: ReceiverHandler> Receiver<H> {
     fn receive_all(
         &mut self,
         over: &Connection,
+        flow: &Arc<ReceiveFlow>,
+        reports: &SendFlow,
+    ) -> Result<Ended, Error> {
+        let is_attached = self.attach(over, flow);
+        let ended = self.receive_until_end(over, flow, reports, is_attached);
+        self.detach()?;
+        ended
+    }
+
+    /// Until `is_attached` is over, the units are taken elsewhere.
+    fn receive_until_end(
+        &mut self,
+        over: &Connection,
         flow: &ReceiveFlow,
         reports: &SendFlow,
+        mut is_attached: bool,
     ) -> Result<Ended, Error> {
         let mut limit = Wall::ZERO;
         loop {
@@ -491,21 +506,30 @@ impl<H: ReceiverHandler> Receiver<H> {
                 return Ok(Ended::Stopped);
             }
             if let Some((connection, next)) = self.poll_listener(over, reports)? {
+                self.detach()?;
                 self.receive_rest(flow)?;
                 return Ok(Ended::Replaced(connection, next));
             }
-            let received = flow.receive_within(limit);
-            let idle = received.is_none();
-            match received {
-                None => {}
-                Some(Ok(Some(delivery))) => self.take(delivery)?,
-                Some(Ok(None)) => return Ok(Ended::Complete),
-                Some(Err(error)) => return Ok(Ended::Lost(error.to_string())),
+            if is_attached {
+                if self.is_given_back(flow, STEP) {
+                    self.detach()?;
+                    is_attached = false;
+                }
+                self.take_notes()?;
+            } else {
+                let received = flow.receive_within(limit);
+                let idle = received.is_none();
+                match received {
+                    None => {}
+                    Some(Ok(Some(delivery))) => self.take(delivery)?,
+                    Some(Ok(None)) => return Ok(Ended::Complete),
+                    Some(Err(error)) => return Ok(Ended::Lost(error.to_string())),
+                }
+                // All ready units are received before a wait, and flushed before a longer one.
+                let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
+                let wait = stream.sink.work(idle)?;
+                limit = if idle { wait } else { Wall::ZERO };
             }
-            // All ready units are received before a wait, and flushed before a longer one.
-            let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
-            let wait = stream.sink.work(idle)?;
-            limit = if idle { wait } else { Wall::ZERO };
             if Instant::now() >= self.progress_due {
                 self.progress_due = Instant::now() + PROGRESS;
                 self.report(over, flow, reports)?;

@@ -380,6 +380,7 @@ impl<H: SenderHandler> Sender<H> {
             if let Some(closed) = session.connection.is_closed() {
                 return Ok(Ended::Lost(closed));
             }
+            self.datagrams = self.datagrams.max(self.backlog.taken());
             let message = match self.unsent.pop_front() {
                 Some(message) => message,
                 None if self.source_ended && !self.is_end_queued => {
@@ -387,7 +388,7 @@ impl<H: SenderHandler> Sender<H> {
                     continue;
                 }
                 None if self.source_ended => return self.finish(session),
-                None => match self.backlog.next(STEP) {
+                None => match self.backlog.next_beside(STEP, || session.taker()) {
                     Next::Unit(queued) => {
                         self.datagrams = self.datagrams.max(queued.next_datagram());
                         OutgoingMessage::media(&queued)

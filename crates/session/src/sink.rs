@@ -1,29 +1,29 @@
 //! Media targets: datagrams, a pipe, a file.
 
+mod datagrams;
+
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration as Wall, Instant};
 
+use datagrams::{Datagrams, Load, SinkCommand};
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::{
     Depacketizer, DepacketizerOptions, ElementaryDatagram, FrameAssembler, Release,
     RestoredDatagram, Unit,
 };
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
-use ontempo_udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, DriverStatistics, Next, Protocol, Socket,
-    Transmit,
-};
+use ontempo_udp::{Clock, CommandError, Driver, DriverOptions, DriverStatistics, Socket};
 
-use crate::description::{Description, DescriptionError, is_description, of_packet};
+use crate::description::{Description, DescriptionError};
 use crate::error::{Error, target};
+use crate::intake::Intake;
 use crate::latency::grace_with;
 use crate::message::Label;
 use crate::output::StoppableWriter;
-use crate::rtcp::{MAX_PACKET, is_rtcp};
 
 /// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
@@ -37,13 +37,6 @@ const STEP: Wall = Wall::from_millis(10);
 
 /// How long, once stopped, the datagrams that have come are still sent at their times.
 const STOPPED_REST: Wall = Wall::from_secs(5);
-
-/// Maximum bytes of memory of the units queued for the thread that sends datagrams, as they count
-/// in its depacketizer; beyond it the receiver waits, and then its sender.
-const MAX_QUEUED: usize = 8 << 20;
-
-/// Bytes of memory of a datagram number in a queued list.
-const NUMBER_BYTES: usize = size_of::<u64>();
 
 /// Counters of restored datagrams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,6 +149,8 @@ pub(crate) enum Sink {
         patience: Duration,
         counts: Arc<Mutex<Counts>>,
         load: Arc<Load>,
+        /// From where the driver takes units of a timed stream itself.
+        intake: Option<Arc<Intake>>,
         /// The receiver's.
         stop: Arc<AtomicBool>,
         /// Datagrams longer than the path takes, and refused ones, that [`Sink::unsent`] has reported.
@@ -238,137 +233,9 @@ impl Write for Output {
     }
 }
 
-/// Commands to the thread that sends datagrams.
-pub(crate) enum SinkCommand {
-    /// A unit, and when it arrived.
-    Unit(Time, Box<Unit>),
-    Abandon(Vec<u64>),
-    Finish,
-}
-
-/// Least time between two descriptions that are taken.
-const DESCRIBED_EACH: Duration = Duration::from_secs(1);
-
-/// What the thread that sends datagrams holds, bytes of memory.
-#[derive(Default)]
-pub(crate) struct Load {
-    /// In the queue of its commands.
-    queued: AtomicUsize,
-    /// In its depacketizer.
-    held: AtomicUsize,
-}
-
-impl Load {
-    /// No room for another unit. Units that arrive without a pause would otherwise keep the thread
-    /// from sending.
-    fn is_full(&self) -> bool {
-        self.queued.load(Ordering::Relaxed) >= MAX_QUEUED
-            || self.held.load(Ordering::Relaxed) > DepacketizerOptions::default().max_bytes
-    }
-}
-
-impl SinkCommand {
-    /// Memory that it takes, in the queue or in the depacketizer, bytes.
-    fn cost(&self) -> usize {
-        match self {
-            Self::Unit(_, unit) => Depacketizer::cost(unit),
-            Self::Abandon(all) => NUMBER_BYTES * all.len(),
-            Self::Finish => 0,
-        }
-    }
-}
-
-/// Sends restored datagrams when they are due.
-pub(crate) struct Datagrams {
-    depacketizer: StreamDepacketizer,
-    to: SocketAddr,
-    control: Option<SocketAddr>,
-    described: Option<DescriptionTaker>,
-    /// The latest description's packet, and when it was taken.
-    description: Vec<u8>,
-    described_at: Option<Time>,
-    counts: Arc<Mutex<Counts>>,
-    load: Arc<Load>,
-    /// Datagrams are released at times, also after the end of the stream.
-    is_timed: bool,
-    has_ended: bool,
-}
-
-impl Datagrams {
-    /// Takes a packet with a description, which is for no player. It is written to a file: at most one a second, another
-    /// comes again.
-    fn describe(&mut self, now: Time, packet: &[u8]) {
-        let is_soon = self.described_at.is_some_and(|at| now.since(at) < DESCRIBED_EACH);
-        let is_taken = !is_soon && self.description != packet && packet.len() <= MAX_PACKET;
-        if let Some(described) = self.described.as_mut().filter(|_| is_taken) {
-            (self.description, self.described_at) = (packet.to_vec(), Some(now));
-            described(of_packet(packet));
-        }
-    }
-
-    fn note_load(&self) {
-        let held = self.depacketizer.depacketizer.waiting();
-        self.load.held.store(held, Ordering::Relaxed);
-    }
-}
-
 /// True if a datagram is whole, or of a transport stream, where single packets are useful.
 pub(crate) fn is_usable(restored: &RestoredDatagram) -> bool {
     restored.is_whole || restored.data.first() == Some(&0x47)
-}
-
-impl Protocol for Datagrams {
-    type Command = SinkCommand;
-
-    fn handle(&mut self, _: Time, _: Datagram<'_>) {}
-
-    fn handle_command(&mut self, _: Time, command: SinkCommand) {
-        self.load.queued.fetch_sub(command.cost(), Ordering::Relaxed);
-        match command {
-            SinkCommand::Unit(arrived, unit) => self.depacketizer.push(arrived, &unit),
-            SinkCommand::Abandon(all) => {
-                all.into_iter().for_each(|one| self.depacketizer.depacketizer.abandon(one))
-            }
-            SinkCommand::Finish => {
-                self.has_ended = true;
-                // Timed datagrams are released when they are due.
-                if !self.is_timed {
-                    self.depacketizer.depacketizer.finish();
-                }
-            }
-        }
-        self.note_load();
-    }
-
-    fn handle_timeout(&mut self, _: Time) {}
-
-    fn next_timeout(&self) -> Time {
-        self.depacketizer.depacketizer.next_timeout()
-    }
-
-    fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        while let Some(restored) = self.depacketizer.depacketizer.poll(now) {
-            self.counts.lock().unwrap_or_else(PoisonError::into_inner).count(&restored);
-            if is_description(&restored.data) {
-                if restored.is_whole {
-                    self.describe(now, &restored.data);
-                }
-                continue;
-            }
-            if is_usable(&restored) {
-                buffer.extend_from_slice(&restored.data);
-                self.note_load();
-                let control = self.control.filter(|_| is_rtcp(&restored.data));
-                return Next::Transmit(Transmit::to(control.unwrap_or(self.to)));
-            }
-        }
-        self.note_load();
-        Next::Idle
-    }
-
-    fn is_finished(&self) -> bool {
-        self.has_ended && self.depacketizer.depacketizer.next_timeout() == Time::NEVER
-    }
 }
 
 /// When the datagrams of a flow are released.
@@ -407,6 +274,8 @@ impl Sink {
             Target::Datagrams { socket, to, control, described } => {
                 let counts = Arc::new(Mutex::new(counts));
                 let load = Arc::<Load>::default();
+                let intake = Arc::<Intake>::default();
+                let is_timed = matches!(release, Release::AsArrived { .. });
                 let datagrams = Datagrams {
                     depacketizer,
                     to,
@@ -416,14 +285,26 @@ impl Sink {
                     described_at: None,
                     counts: Arc::clone(&counts),
                     load: Arc::clone(&load),
-                    is_timed: matches!(release, Release::AsArrived { .. }),
+                    intake: Arc::clone(&intake),
+                    next: None,
+                    is_timed,
                     has_ended: false,
                 };
-                let patience = if datagrams.is_timed { PATIENCE } else { Duration::ZERO };
+                let patience = if is_timed { PATIENCE } else { Duration::ZERO };
+                let intake = is_timed.then_some(intake);
                 let (clock, options) = (Clock::new(), DriverOptions::default());
                 let driver = Driver::spawn(socket, datagrams, clock, options).map_err(target)?;
                 let (stop, reported) = (Arc::clone(stop), (0, 0));
-                return Ok(Self::Udp { driver, clock, patience, counts, load, stop, reported });
+                return Ok(Self::Udp {
+                    driver,
+                    clock,
+                    patience,
+                    counts,
+                    load,
+                    intake,
+                    stop,
+                    reported,
+                });
             }
             Target::Bytes { to, name } => {
                 let to = StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?;

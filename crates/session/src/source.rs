@@ -83,9 +83,7 @@ impl Datagrams {
     }
 
     fn push_units(&mut self) {
-        while let Some(unit) = self.packetizer.poll() {
-            self.backlog.push(unit);
-        }
+        self.backlog.push_all(std::iter::from_fn(|| self.packetizer.poll()));
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use ontempo_foundation::Time;
@@ -72,7 +73,7 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// Only one thread writes: relaxed order suffices.
+/// Only one thread at a time writes: relaxed order suffices.
 fn count(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
@@ -112,12 +113,18 @@ impl<C> fmt::Display for CommandError<C> {
 }
 
 /// A protocol running on its own thread. Dropping it ends the thread.
-#[derive(Debug)]
 pub struct Driver<P: Protocol> {
     commands: SyncSender<P::Command>,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<(P, io::Result<()>)>>,
+    work: Place<P>,
+    thread: Option<JoinHandle<Option<Ended<P>>>>,
 }
+
+/// Where the protocol is: its thread holds the lock but when it sleeps. `None` once it has ended.
+type Place<P> = Arc<Mutex<Option<Work<P>>>>;
+
+/// The protocol, and why it has ended.
+type Ended<P> = (P, io::Result<()>);
 
 /// Wakes a driver whose protocol has work from another thread: its
 /// [`next_timeout`](Protocol::next_timeout) has come.
@@ -129,6 +136,11 @@ impl Wake {
     pub fn wake(&self) {
         self.0.waker.wake();
     }
+
+    /// As [`wake`](Self::wake), unless it wakes up by `latest` anyway, by the driver's clock.
+    pub fn wake_by(&self, latest: Time) {
+        self.0.waker.wake_by(latest);
+    }
 }
 
 #[derive(Debug)]
@@ -136,6 +148,24 @@ struct Shared {
     waker: Waker,
     ending: AtomicBool,
     counters: Counters,
+}
+
+impl<P: Protocol> fmt::Debug for Driver<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("statistics", &self.statistics()).finish_non_exhaustive()
+    }
+}
+
+/// What `run` returns; `None` if it panics. Then the protocol is dropped, on whatever thread it did: nobody waits for it.
+fn or_drop<P: Protocol, R>(place: &Mutex<Option<Work<P>>>, run: impl FnOnce() -> R) -> Option<R> {
+    // The protocol, which the panic may have left half changed, is not used any more.
+    let result = catch_unwind(AssertUnwindSafe(run));
+    result
+        .inspect_err(|_| {
+            let left = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(left);
+        })
+        .ok()
 }
 
 impl<P: Protocol> Driver<P> {
@@ -153,21 +183,23 @@ impl<P: Protocol> Driver<P> {
         let (commands, waiting) = sync_channel(options.commands.max(1));
         let counters = Counters::default();
         let shared = Arc::new(Shared { waker, ending: AtomicBool::new(false), counters });
-        let work = Work {
+        let socket = Arc::new(socket);
+        let work = Arc::new(Mutex::new(Some(Work {
             reader: socket.reader(),
-            socket,
+            socket: Arc::clone(&socket),
             protocol,
             clock,
             precise: options.precise,
-            wake_events,
             waiting,
             shared: Arc::clone(&shared),
             buffer: Vec::new(),
             pending: None,
             errors: 0,
-        };
-        let thread = Builder::new().name("ontempo-udp".to_owned()).spawn(move || work.run())?;
-        Ok(Self { commands, shared, thread: Some(thread) })
+        })));
+        let place = Arc::clone(&work);
+        let run = move || or_drop(&place, || run(&place, &socket, clock, &wake_events)).flatten();
+        let thread = Builder::new().name("ontempo-udp".to_owned()).spawn(run)?;
+        Ok(Self { commands, shared, work, thread: Some(thread) })
     }
 
     /// Queues a command for the protocol; does not block.
@@ -180,7 +212,12 @@ impl<P: Protocol> Driver<P> {
         Ok(())
     }
 
-    fn queue(&self, command: P::Command) -> Result<(), CommandError<P::Command>> {
+    /// As [`command`](Self::command), of a command that is not handled before something else wakes the
+    /// driver, or [`run_here`](Self::run_here).
+    ///
+    /// # Errors
+    /// As [`command`](Self::command).
+    pub fn queue(&self, command: P::Command) -> Result<(), CommandError<P::Command>> {
         self.commands.try_send(command).map_err(|error| match error {
             TrySendError::Full(command) => CommandError::Full(command),
             TrySendError::Disconnected(command) => CommandError::Ended(command),
@@ -203,6 +240,21 @@ impl<P: Protocol> Driver<P> {
             Err(_) => self.shared.waker.wake(),
         }
         queued
+    }
+
+    /// Handles queued commands and sends what is to be sent, on the calling thread if that of the driver sleeps; otherwise
+    /// that one does. It saves a program that sends little at a time a change of threads for each packet. What arrives is
+    /// read by the driver's thread, which also wakes up for what is due later.
+    ///
+    /// The protocol runs on this thread, with all that it calls: the caller must hold nothing that it waits for. What it calls
+    /// may call this: then its own thread goes on. This waits for no lock of the driver. If the protocol panics, the driver ends,
+    /// and the caller goes on.
+    pub fn run_here(&self) {
+        let run = || self.work.try_lock().ok()?.as_mut()?.run_here();
+        match or_drop(&self.work, run).flatten() {
+            Some(until) => self.shared.waker.wake_by(until),
+            None => self.shared.waker.wake(),
+        }
     }
 
     /// What wakes it.
@@ -242,7 +294,7 @@ impl<P: Protocol> Driver<P> {
     fn join(&mut self) -> io::Result<P> {
         let panicked = || io::Error::other("the thread of the UDP driver panicked");
         let thread = self.thread.take().ok_or_else(panicked)?;
-        let (protocol, ended) = thread.join().map_err(|_| panicked())?;
+        let (protocol, ended) = thread.join().ok().flatten().ok_or_else(panicked)?;
         ended.map(|()| protocol)
     }
 }
@@ -258,14 +310,13 @@ impl<P: Protocol> Drop for Driver<P> {
     }
 }
 
-/// State of the thread.
+/// What the thread runs, under its lock.
 struct Work<P: Protocol> {
-    socket: Socket,
+    socket: Arc<Socket>,
     reader: Reader,
     protocol: P,
     clock: Clock,
     precise: bool,
-    wake_events: WakeEvents,
     waiting: Receiver<P::Command>,
     shared: Arc<Shared>,
     buffer: Vec<u8>,
@@ -283,39 +334,62 @@ enum Sending {
     Until(Time, bool),
 }
 
-impl<P: Protocol> Work<P> {
-    fn run(mut self) -> (P, io::Result<()>) {
-        minimize_timer_slack();
-        let ended = self.work();
-        (self.protocol, ended)
-    }
+/// What the thread waits for.
+struct Wait {
+    wanted: PollFlags,
+    until: Time,
+    precise: bool,
+    /// The socket is read then in any case.
+    reads_later: bool,
+}
 
-    fn work(&mut self) -> io::Result<()> {
-        let mut ready = Ready { readable: true };
-        while !self.shared.ending.load(Ordering::Acquire) {
-            self.take_commands();
-            if ready.readable {
-                self.receive()?;
-            }
-            let now = self.clock.now();
-            if self.protocol.next_timeout() <= now {
-                self.protocol.handle_timeout(now);
-            }
-            let (until, precise) = match self.transmit() {
-                Sending::Busy => (Time::ZERO, false),
-                Sending::Until(until, precise) => (until, precise),
+/// The thread: returns the protocol when it has ended; `None` if it panicked on another one.
+fn run<P: Protocol>(
+    place: &Mutex<Option<Work<P>>>,
+    socket: &Socket,
+    clock: Clock,
+    wake_events: &WakeEvents,
+) -> Option<Ended<P>> {
+    minimize_timer_slack();
+    let mut ready = Ok(Ready { readable: true });
+    loop {
+        let mut place = place.lock().ok()?;
+        let work = place.as_mut()?;
+        let Wait { wanted, until, precise, reads_later } =
+            match ready.and_then(|ready| work.turn(ready, wake_events)) {
+                Ok(Some(wait)) => wait,
+                Ok(None) => return Some((place.take()?.protocol, Ok(()))),
+                Err(error) => return Some((place.take()?.protocol, Err(error))),
             };
-            if self.pending.is_none() && until > Time::ZERO && self.protocol.is_finished() {
-                return Ok(());
-            }
-            ready = self.wait(until, precise)?;
+        drop(place);
+        let waited = wake_events.wait(socket, wanted, clock, until, precise);
+        ready = waited.map(|ready| Ready { readable: ready.readable || reads_later });
+    }
+}
+
+impl<P: Protocol> Work<P> {
+    /// Everything up to the next wait; `None` if there is none.
+    fn turn(&mut self, ready: Ready, wake_events: &WakeEvents) -> io::Result<Option<Wait>> {
+        if self.shared.ending.load(Ordering::Acquire) {
+            return self.receive().map(|()| None);
         }
-        self.receive()
+        self.take_commands();
+        if ready.readable {
+            self.receive()?;
+        }
+        let (until, precise) = match self.go_on() {
+            Sending::Busy => (Time::ZERO, false),
+            Sending::Until(until, precise) => (until, precise),
+        };
+        if self.pending.is_none() && until > Time::ZERO && self.protocol.is_finished() {
+            return Ok(None);
+        }
+        Ok(Some(self.before_wait(until, precise, wake_events)))
     }
 
-    fn wait(&mut self, mut paced: Time, precise: bool) -> io::Result<Ready> {
+    fn before_wait(&mut self, mut paced: Time, precise: bool, wake_events: &WakeEvents) -> Wait {
         if paced > Time::ZERO {
-            self.wake_events.prepare_to_sleep();
+            wake_events.prepare_to_sleep();
             if self.take_commands() || self.shared.ending.load(Ordering::Acquire) {
                 // Only poll the socket.
                 paced = Time::ZERO;
@@ -331,8 +405,30 @@ impl<P: Protocol> Work<P> {
         if self.pending.is_some() {
             wanted |= PollFlags::OUT;
         }
-        let ready = self.wake_events.wait(&self.socket, wanted, self.clock, until, precise)?;
-        Ok(Ready { readable: ready.readable || reads_later })
+        wake_events.note_end(until);
+        Wait { wanted, until, precise, reads_later }
+    }
+
+    /// As [`turn`](Self::turn), on another thread, without reading: when its thread has to wake up next; `None` if it has
+    /// to do so now.
+    fn run_here(&mut self) -> Option<Time> {
+        // A wait of its thread is for what was so before: only its end may change here.
+        if self.precise || self.pending.is_some() || self.protocol.reads_at_timeout() {
+            return None;
+        }
+        self.take_commands();
+        let Sending::Until(until, _) = self.go_on() else { return None };
+        let is_over = self.pending.is_some() || self.protocol.is_finished();
+        (!is_over).then(|| until.min(self.protocol.next_timeout()))
+    }
+
+    /// Does what is due, and sends.
+    fn go_on(&mut self) -> Sending {
+        let now = self.clock.now();
+        if self.protocol.next_timeout() <= now {
+            self.protocol.handle_timeout(now);
+        }
+        self.transmit()
     }
 
     /// Passes queued commands to the protocol; true if there were any.
@@ -417,9 +513,9 @@ impl<P: Protocol> Work<P> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return true,
             // Like packets lost in the network: the protocol detects it.
             Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
-                count(&counters.too_large, 1);
+                count(&counters.too_large, transmit.datagrams(rest));
             }
-            Err(_) => count(&counters.refused, 1),
+            Err(_) => count(&counters.refused, transmit.datagrams(rest)),
         }
         self.pending = None;
         true

@@ -42,4 +42,6 @@ pub use secret::{Cookie, CookieJar, random};
 pub use socket::{BindError, Fragmentation, Socket, SocketOptions, any_for};
 
 #[cfg(test)]
+mod here_tests;
+#[cfg(test)]
 mod tests;

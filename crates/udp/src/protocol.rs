@@ -44,6 +44,11 @@ impl Transmit {
     pub const fn to(destination: SocketAddr) -> Self {
         Self { destination, source: None, ecn: Ecn::NotCapable, dscp: None, segment: None }
     }
+
+    /// How many datagrams `data` is.
+    pub(super) fn datagrams(&self, data: &[u8]) -> u64 {
+        self.segment.map_or(1, |size| data.len().div_ceil(usize::from(size).max(1)) as u64)
+    }
 }
 
 /// What a protocol does next.

@@ -101,6 +101,11 @@ impl WakeEvents {
         fence(Ordering::SeqCst);
     }
 
+    /// The sleep that was prepared ends then.
+    pub(super) fn note_end(&self, until: Time) {
+        self.state.until.store(until.as_nanos(), Ordering::Release);
+    }
+
     fn hush(&self) {
         let mut bytes = [0; 64];
         let _ = rustix::io::read(&self.file, &mut bytes);
@@ -120,7 +125,6 @@ impl WakeEvents {
         let ahead = until.since(clock.now());
         let sleep = if precise { ahead.saturating_sub(SPIN) } else { ahead };
         let timeout = (until != Time::NEVER).then(|| timespec(sleep));
-        self.state.until.store(until.as_nanos(), Ordering::Release);
         let polled = poll(&mut files, timeout.as_ref());
         self.state.awake.store(true, Ordering::Release);
         match polled {

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
-use super::driver::{EndpointDriver, EndpointThread};
+use super::driver::EndpointDriver;
 use super::error::{Error, Options};
 use super::flow::{ReceiveFlow, SendFlow};
 use super::shared::{Command, IncomingConnection, Shared};
+use super::thread::EndpointThread;
 use crate::{
     CloseReason, Closed, ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust,
 };

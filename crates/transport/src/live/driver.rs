@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration as Wall;
 
 use bytes::BytesMut;
 use ontempo_foundation::{Duration, Time};
@@ -21,10 +20,7 @@ use crate::{
     CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig,
     FlowError, FlowId, Poll, SendError, Source, Token, Trust,
 };
-use ontempo_udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket,
-    Transmit as UdpTransmit,
-};
+use ontempo_udp::{Datagram, Next, Protocol, Transmit as UdpTransmit};
 
 /// Time limit for the CONNECTION_CLOSE of all connections when the thread ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -45,7 +41,7 @@ fn bound(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-type Tasks = Arc<Mutex<Vec<Task>>>;
+pub(super) type Tasks = Arc<Mutex<Vec<Task>>>;
 
 /// A connection's state and queues that a program shares.
 struct ConnectionQueues {
@@ -94,7 +90,7 @@ pub(super) struct EndpointDriver {
     ends_at: Time,
     /// Receives the next datagrams.
     receive_buffer: BytesMut,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
     /// Tasks being executed; a field so that its memory is reused.
     current_tasks: Vec<Task>,
 }
@@ -236,7 +232,8 @@ impl EndpointDriver {
             bytes += size(&delivery);
             received.push_back(delivery);
         }
-        inbox.change(|inbox| {
+        let wakes = |inbox: &Inbox| !inbox.wakes_nobody;
+        inbox.change_for(wakes, |inbox| {
             inbox.append(&mut received);
             // If the endpoint has more, the program sends `Task::Resume` when its inbox is low.
             inbox.has_more = !is_empty;
@@ -519,78 +516,5 @@ impl Protocol for EndpointDriver {
 
     fn is_finished(&self) -> bool {
         self.ends_at == Time::ZERO
-    }
-}
-
-/// Handle of an endpoint's thread. Dropping it closes all connections and ends the thread.
-pub(super) struct EndpointThread {
-    driver: Option<Driver<EndpointDriver>>,
-    tasks: Tasks,
-    pub(super) local: SocketAddr,
-    pub(super) clock: Clock,
-}
-
-/// Pause before a command is sent again when the command queue was full.
-const RETRY: Wall = Wall::from_micros(100);
-
-impl EndpointThread {
-    pub(super) fn start(
-        socket: Socket,
-        endpoint: EndpointDriver,
-        options: DriverOptions,
-    ) -> Result<Arc<Self>, Error> {
-        let clock = Clock::new();
-        let local = socket.local_address()?;
-        let tasks = Arc::clone(&endpoint.tasks);
-        let driver = Driver::spawn(socket, endpoint, clock, options)?;
-        Ok(Arc::new(Self { driver: Some(driver), tasks, local, clock }))
-    }
-
-    /// Adds a task for the thread.
-    pub(super) fn submit(&self, task: Task) {
-        let is_first = {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.push(task);
-            tasks.len() == 1
-        };
-        // If other tasks wait, the command for them has been sent already.
-        if is_first {
-            self.command(Command::RunTasks);
-        }
-    }
-
-    /// Sends a command to the thread, waiting while the queue is full; false if it has ended.
-    pub(super) fn command(&self, mut command: Command) -> bool {
-        let Some(driver) = &self.driver else { return false };
-        loop {
-            match driver.command(command) {
-                Ok(()) => return true,
-                Err(CommandError::Ended(_)) => return false,
-                Err(CommandError::Full(returned)) => {
-                    command = returned;
-                    std::thread::sleep(RETRY);
-                }
-            }
-        }
-    }
-
-    /// Sends a command and waits for its reply; `None` if the thread or the connection has ended.
-    pub(super) fn request<R>(&self, command: impl FnOnce(SyncSender<R>) -> Command) -> Option<R> {
-        let (sender, reply) = std::sync::mpsc::sync_channel(1);
-        if !self.command(command(sender)) {
-            return None;
-        }
-        reply.recv().ok()
-    }
-}
-
-impl Drop for EndpointThread {
-    fn drop(&mut self) {
-        if self.command(Command::End)
-            && let Some(driver) = self.driver.take()
-        {
-            // A socket error has been reported to every user of the socket already.
-            let _ = driver.wait();
-        }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration as Wall;
 use bytes::Bytes;
 use ontempo_foundation::Duration;
 
-use super::driver::EndpointThread;
 use super::error::Error;
 use super::mailbox::Mailbox;
 use super::shared::{Command, Inbox, MAX_READY, Outbox, Task};
+use super::thread::EndpointThread;
 use crate::{
     ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
     SendStatistics,
@@ -105,6 +105,28 @@ impl SendFlow {
             Some(queued) => Ok(self.queued(queued.map_err(NotTaken::Failed)?)),
             None => Err(NotTaken::Full),
         }
+    }
+
+    /// Queues a unit as [`send_within`](Self::send_within) does without waiting, and returns its number; it leaves with
+    /// [`run_here`](Self::run_here), which is to be called at once after the last of several.
+    ///
+    /// # Errors
+    /// As [`send_within`](Self::send_within).
+    pub fn queue(&self, message: impl Into<Message>) -> Result<u64, NotTaken> {
+        let unit = self.outgoing(message.into());
+        let Some(queued) = self.outbox.lock().push(&unit) else { return Err(NotTaken::Full) };
+        let (number, is_first) = queued.map_err(NotTaken::Failed)?;
+        if is_first {
+            self.thread.submit_to_run(Task::Flush(self.connection, self.id));
+        }
+        Ok(number)
+    }
+
+    /// Sends what can be sent of all that was queued at the endpoint, on the calling thread if that of the endpoint sleeps, which
+    /// saves a change of threads. Hooks ([`on_change`](Self::on_change)) of all connections of the endpoint may be
+    /// called, on this thread: hold nothing that one of them waits for.
+    pub fn run_here(&self) {
+        self.thread.run_here();
     }
 
     /// Numbers of the units dropped at their deadline since the last call: the peer's program does
@@ -228,6 +250,22 @@ impl ReceiveFlow {
         if !self.is_released.swap(true, Ordering::Relaxed) {
             self.thread.submit(Task::Release(self.connection, self.id));
         }
+    }
+
+    /// What has arrived is left for [`receive_within`](Self::receive_within) without a limit: no thread that waits is woken
+    /// for it, only the [hook](Self::on_change) is called, and [`over`](Self::over) tells the end.
+    pub fn wake_no_reader(&self, is_so: bool) {
+        self.inbox.change(|inbox| inbox.wakes_nobody = is_so);
+    }
+
+    /// Waits until all of the flow has been received, or the connection is closed and what it left has been received;
+    /// false after `limit`.
+    pub fn over(&self, limit: Wall) -> bool {
+        let is_over = |inbox: &mut Inbox| {
+            let is_last = inbox.ended.is_some() || inbox.closed.is_some();
+            (is_last && inbox.size().0 == 0).then_some(())
+        };
+        self.inbox.wait(Some(limit), is_over).is_some()
     }
 
     /// The current statistics; `None` if the connection closed before the flow ended.

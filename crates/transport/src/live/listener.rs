@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration as Wall;
 
 use super::connection::{Connection, seed};
-use super::driver::{EndpointDriver, EndpointThread};
+use super::driver::EndpointDriver;
 use super::error::{Error, Options};
 use super::mailbox::Mailbox;
 use super::shared::{Command, Incoming};
+use super::thread::EndpointThread;
 use crate::{Closed, Endpoint, Identity, Token};
 use ontempo_udp::Socket;
 

@@ -46,11 +46,21 @@ impl<T> Mailbox<T> {
     /// Changes the value, wakes the waiting threads and calls the hook. Returns the result of
     /// `change`.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        let (result, waiting) = {
+        self.change_for(|_| true, change)
+    }
+
+    /// As [`change`](Self::change); the waiting threads are woken if `wakes` says so of the value.
+    pub fn change_for<R>(
+        &self,
+        wakes: impl FnOnce(&T) -> bool,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let (result, is_waited_for) = {
             let mut value = self.lock();
-            (change(&mut value), self.waiting.load(Ordering::Relaxed))
+            let result = change(&mut value);
+            (result, self.waiting.load(Ordering::Relaxed) > 0 && wakes(&value))
         };
-        if waiting > 0 {
+        if is_waited_for {
             self.changed.notify_all();
         }
         if self.has_hook.load(Ordering::Acquire) {

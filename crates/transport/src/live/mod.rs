@@ -17,6 +17,7 @@ mod listener;
 pub mod mailbox;
 mod packets;
 mod shared;
+mod thread;
 
 pub use connection::{Caller, Connection, Pending, connect};
 pub use error::{Error, Options};

@@ -176,6 +176,8 @@ pub(super) struct Inbox {
     unprocessed: Arc<AtomicU64>,
     /// The endpoint has more, and waits for `Resume`.
     pub(super) has_more: bool,
+    /// Threads that wait are not woken for deliveries.
+    pub(super) wakes_nobody: bool,
     pub(super) ended: Option<ReceiveStatistics>,
     pub(super) closed: Option<Closed>,
 }
@@ -183,8 +185,9 @@ pub(super) struct Inbox {
 impl Inbox {
     /// An inbox whose memory is counted in `unprocessed`.
     pub(super) fn new(unprocessed: Arc<AtomicU64>) -> Self {
-        let (ready, bytes, has_more) = (VecDeque::new(), 0, false);
-        Self { ready, bytes, unprocessed, has_more, ended: None, closed: None }
+        let (ready, bytes, has_more, wakes_nobody) = (VecDeque::new(), 0, false, false);
+        let (ended, closed) = (None, None);
+        Self { ready, bytes, unprocessed, has_more, wakes_nobody, ended, closed }
     }
 
     /// Number of deliveries, and their bytes.

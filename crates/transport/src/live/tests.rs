@@ -424,3 +424,41 @@ fn a_unit_that_waits_for_room_goes_when_there_is_some_and_not_at_the_next_timeou
     }
     drop(far);
 }
+
+#[test]
+fn what_is_queued_leaves_with_who_runs_the_endpoint_and_is_acknowledged_while_the_player_is_stuck()
+{
+    let (near, far) = pair(&Options::default());
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    let (stuck, is_stuck) = channel();
+    let (go_on, goes_on) = channel::<()>();
+    let player = spawn(move || {
+        let flow = far.accept_flow().expect("a flow");
+        flow.wake_no_reader(true);
+        let mut numbers = Vec::new();
+        while numbers.is_empty() || !flow.over(Wall::ZERO) {
+            match flow.receive_within(Wall::from_millis(1)) {
+                Some(Ok(Some(Delivery::Unit(unit)))) => numbers.push(unit.id),
+                Some(Ok(None) | Err(_)) => break,
+                _ => {}
+            }
+            if numbers.len() == 1 {
+                stuck.send(()).expect("the test waits");
+                goes_on.recv_timeout(SOON).expect("it goes on");
+            }
+        }
+        numbers
+    });
+    for id in 0..50 {
+        assert_eq!(flow.queue(content(id, 1_000)).expect("there is room"), id);
+        flow.run_here();
+        if id == 0 {
+            is_stuck.recv_timeout(SOON).expect("it came");
+        }
+    }
+    flow.finish();
+    let settled = flow.settled(SOON).expect("acknowledged").expect("open");
+    assert_eq!(settled.settled, 50);
+    go_on.send(()).expect("it waits");
+    assert!(player.join().expect("no panic").into_iter().eq(0..50));
+}

@@ -1,0 +1,199 @@
+//! Of a protocol that another thread runs.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::{ThreadId, current, sleep};
+use std::time::Duration as Wall;
+
+use ontempo_foundation::{Duration, Time};
+
+use super::*;
+
+/// How long a test waits for what comes in a moment.
+const LONG: Wall = Wall::from_secs(5);
+
+/// Tells who handles what: a datagram, a timeout, a command.
+struct Watch {
+    told: Sender<(ThreadId, Handled)>,
+    timeout: Time,
+    /// Its own driver.
+    own: Weak<OnceLock<Driver<Watch>>>,
+    /// Ends the wait for the test.
+    gate: Receiver<()>,
+}
+
+#[derive(Debug)]
+enum Order {
+    /// The next timeout.
+    Timeout(Time),
+    Panic,
+    /// Runs the driver within itself.
+    Again,
+    /// Waits for the test.
+    Wait,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Handled {
+    Datagram,
+    Timeout,
+    Command,
+}
+
+impl Watch {
+    fn tell(&self, handled: Handled) {
+        let _ = self.told.send((current().id(), handled));
+    }
+}
+
+impl Protocol for Watch {
+    type Command = Order;
+
+    fn handle(&mut self, _: Time, _: Datagram<'_>) {
+        self.tell(Handled::Datagram);
+    }
+
+    fn handle_command(&mut self, _: Time, command: Order) {
+        self.tell(Handled::Command);
+        match command {
+            Order::Timeout(at) => self.timeout = at,
+            Order::Panic => panic!("as the test wants it"),
+            Order::Again => {
+                let driver = self.own.upgrade().expect("it runs");
+                let driver = driver.get().expect("it runs");
+                driver.queue(Order::Timeout(Time::NEVER)).expect("taken");
+                driver.run_here();
+            }
+            Order::Wait => self.gate.recv_timeout(LONG).expect("it goes on"),
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Time) {
+        self.timeout = Time::NEVER;
+        self.tell(Handled::Timeout);
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.timeout
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
+        Next::Idle
+    }
+}
+
+type Told = Receiver<(ThreadId, Handled)>;
+
+struct Watched {
+    driver: Arc<OnceLock<Driver<Watch>>>,
+    clock: Clock,
+    to: SocketAddr,
+    told: Told,
+    go_on: Sender<()>,
+}
+
+impl Watched {
+    fn start() -> Self {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = Socket::bind(any, SocketOptions::default()).expect("a socket");
+        let to = socket.local_address().expect("an address");
+        let ((tell, told), (go_on, gate)) = (channel(), channel());
+        let (driver, clock) = (Arc::<OnceLock<_>>::default(), Clock::new());
+        let watch = Watch { told: tell, timeout: Time::NEVER, own: Arc::downgrade(&driver), gate };
+        let started = Driver::spawn(socket, watch, clock, DriverOptions::default());
+        let _ = driver.set(started.expect("a thread"));
+        Self { driver, clock, to, told, go_on }
+    }
+
+    fn driver(&self) -> &Driver<Watch> {
+        self.driver.get().expect("it runs")
+    }
+
+    fn told(&self) -> (ThreadId, Handled) {
+        self.told.recv_timeout(LONG).expect("handled")
+    }
+
+    /// Has it do this on this thread: the driver's is asleep by then, mostly.
+    fn run_here(&self, order: Order) {
+        sleep(Wall::from_millis(20));
+        self.driver().queue(order).expect("taken");
+        self.driver().run_here();
+    }
+
+    /// Whether this thread was the one that handled the command.
+    fn was_here(&self) -> bool {
+        let (by, handled) = self.told();
+        assert_eq!(handled, Handled::Command);
+        by == current().id()
+    }
+}
+
+/// A driver that is awake does it itself: it is asleep at some time.
+fn until_here(mut attempt: impl FnMut() -> bool) {
+    assert!((0..100).any(|_| attempt()), "it sleeps at some time");
+}
+
+#[test]
+fn what_is_queued_is_handled_by_who_runs_it_and_what_is_due_later_by_the_driver() {
+    let watched = Watched::start();
+    until_here(|| {
+        watched.run_here(Order::Timeout(watched.clock.now() + Duration::from_millis(40)));
+        let is_here = watched.was_here();
+        // It slept without end, and is woken for the new timeout.
+        let (at_end, handled) = watched.told();
+        assert_eq!(handled, Handled::Timeout);
+        // A thread that is kept waiting may find it due already.
+        is_here && at_end != current().id()
+    });
+}
+
+#[test]
+fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
+    let watched = Watched::start();
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    for _ in 0..20 {
+        (0..50).for_each(|_| watched.driver().run_here());
+        far.send_to(b"one", watched.to).expect("sent");
+        let (by, handled) = watched.told();
+        assert_eq!(handled, Handled::Datagram);
+        assert_ne!(by, current().id());
+    }
+}
+
+#[test]
+fn who_runs_it_within_itself_leaves_it_to_the_driver() {
+    let watched = Watched::start();
+    until_here(|| {
+        watched.run_here(Order::Again);
+        let is_here = watched.was_here();
+        // It is not run twice at a time: the same round or the driver's next handles it.
+        assert_eq!(watched.told().1, Handled::Command);
+        is_here
+    });
+}
+
+#[test]
+fn who_finds_another_thread_at_work_does_not_wait_for_it() {
+    let watched = Watched::start();
+    watched.driver().command(Order::Wait).expect("taken");
+    assert_eq!(watched.told().1, Handled::Command);
+    watched.driver().queue(Order::Timeout(Time::NEVER)).expect("taken");
+    // It would wait for ever: nobody else lets the first go on.
+    watched.driver().run_here();
+    watched.go_on.send(()).expect("it waits");
+    assert!(!watched.was_here(), "the driver, as it was awake");
+}
+
+#[test]
+fn a_protocol_that_panics_on_another_thread_ends_its_driver_and_not_its_caller() {
+    let watched = Watched::start();
+    watched.run_here(Order::Panic);
+    assert_eq!(watched.told().1, Handled::Command);
+    assert!(watched.told.recv_timeout(LONG).is_err(), "the protocol is gone");
+    watched.driver().run_here();
+    assert!(matches!(watched.driver().command(Order::Panic), Err(CommandError::Ended(_))));
+    let Watched { driver, .. } = watched;
+    let driver = Arc::into_inner(driver).and_then(OnceLock::into_inner).expect("the last one");
+    assert!(driver.end().is_err());
+}
