@@ -11,7 +11,7 @@ const MAX_SKIPPED: usize = 8;
 /// Packets that begin where the ones before them end, with which the stream is found again.
 const FOUND: usize = 3;
 
-/// Bytes at the beginning by which is told how packets lie.
+/// Bytes at the beginning that show how packets lie.
 const LOOKED_AT: usize = 64 << 10;
 
 /// How packets lie in a file.

@@ -16,7 +16,7 @@ use crate::message::{Content, read};
 use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler};
 use crate::sink::Sink;
 
-/// Sentences about units that are no messages, kept until the receiver asks; more are not told.
+/// Sentences about units that are no messages, kept until the receiver asks; further ones are not.
 const MAX_UNREADABLE: usize = 16;
 
 /// The flow whose units the thread takes whenever it wakes up to send.
@@ -143,7 +143,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         self.stream.as_ref().and_then(|stream| stream.sink.intake())
     }
 
-    /// Tells and counts what was noted of units that were taken.
+    /// Reports and counts what was noted of units that were taken.
     pub(crate) fn take_notes(&mut self) -> Result<(), Error> {
         let Some(Notes { delays, unreadable }) = self.intake().map(|intake| intake.notes()) else {
             return Ok(());

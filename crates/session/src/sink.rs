@@ -272,26 +272,13 @@ impl Sink {
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {
             Target::Datagrams { socket, to, control, described } => {
-                let counts = Arc::new(Mutex::new(counts));
-                let load = Arc::<Load>::default();
-                let intake = Arc::<Intake>::default();
                 let is_timed = matches!(release, Release::AsArrived { .. });
-                let datagrams = Datagrams {
-                    depacketizer,
-                    to,
-                    control,
-                    described,
-                    description: Vec::new(),
-                    described_at: None,
-                    counts: Arc::clone(&counts),
-                    load: Arc::clone(&load),
-                    intake: Arc::clone(&intake),
-                    next: None,
-                    is_timed,
-                    has_ended: false,
-                };
+                let datagrams =
+                    Datagrams::new(depacketizer, to, (control, described), counts, is_timed);
+                let counts = Arc::clone(&datagrams.counts);
+                let load = Arc::clone(&datagrams.load);
+                let intake = is_timed.then(|| Arc::clone(&datagrams.intake));
                 let patience = if is_timed { PATIENCE } else { Duration::ZERO };
-                let intake = is_timed.then_some(intake);
                 let (clock, options) = (Clock::new(), DriverOptions::default());
                 let driver = Driver::spawn(socket, datagrams, clock, options).map_err(target)?;
                 let (stop, reported) = (Arc::clone(stop), (0, 0));

@@ -4,9 +4,14 @@ use super::*;
 
 /// A unit that is all of a datagram, with the datagram's number in it.
 fn unit(datagram: u64) -> Unit {
-    let data = datagram.to_be_bytes().to_vec();
-    let spans = vec![Span { offset: 0, length: 8 }];
-    let part = Part { datagram, length: 8, arrived: Time::ZERO, spans, stuffing: Vec::new() };
+    unit_of(datagram, Time::ZERO, 8)
+}
+
+/// A unit with so many first bytes of a datagram of 8, the datagram's number, that came to the sender then.
+pub(super) fn unit_of(datagram: u64, arrived: Time, length: u16) -> Unit {
+    let data = datagram.to_be_bytes()[..usize::from(length)].to_vec();
+    let spans = vec![Span { offset: 0, length }];
+    let part = Part { datagram, length: 8, arrived, spans, stuffing: Vec::new() };
     Unit {
         id: datagram,
         kind: Kind::Frame,

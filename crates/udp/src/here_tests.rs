@@ -13,9 +13,9 @@ use super::*;
 /// How long a test waits for what comes in a moment.
 const LONG: Wall = Wall::from_secs(5);
 
-/// Tells who handles what: a datagram, a timeout, a command.
+/// Reports who handles what: a datagram, a timeout, a command.
 struct Watch {
-    told: Sender<(ThreadId, Handled)>,
+    reports: Sender<(ThreadId, Handled)>,
     timeout: Time,
     /// Its own driver.
     own: Weak<OnceLock<Driver<Watch>>>,
@@ -42,8 +42,8 @@ enum Handled {
 }
 
 impl Watch {
-    fn tell(&self, handled: Handled) {
-        let _ = self.told.send((current().id(), handled));
+    fn report(&self, handled: Handled) {
+        let _ = self.reports.send((current().id(), handled));
     }
 }
 
@@ -51,11 +51,11 @@ impl Protocol for Watch {
     type Command = Order;
 
     fn handle(&mut self, _: Time, _: Datagram<'_>) {
-        self.tell(Handled::Datagram);
+        self.report(Handled::Datagram);
     }
 
     fn handle_command(&mut self, _: Time, command: Order) {
-        self.tell(Handled::Command);
+        self.report(Handled::Command);
         match command {
             Order::Timeout(at) => self.timeout = at,
             Order::Panic => panic!("as the test wants it"),
@@ -71,7 +71,7 @@ impl Protocol for Watch {
 
     fn handle_timeout(&mut self, _: Time) {
         self.timeout = Time::NEVER;
-        self.tell(Handled::Timeout);
+        self.report(Handled::Timeout);
     }
 
     fn next_timeout(&self) -> Time {
@@ -83,13 +83,13 @@ impl Protocol for Watch {
     }
 }
 
-type Told = Receiver<(ThreadId, Handled)>;
+type Reports = Receiver<(ThreadId, Handled)>;
 
 struct Watched {
     driver: Arc<OnceLock<Driver<Watch>>>,
     clock: Clock,
     to: SocketAddr,
-    told: Told,
+    reports: Reports,
     go_on: Sender<()>,
 }
 
@@ -98,20 +98,21 @@ impl Watched {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket = Socket::bind(any, SocketOptions::default()).expect("a socket");
         let to = socket.local_address().expect("an address");
-        let ((tell, told), (go_on, gate)) = (channel(), channel());
+        let ((report, reports), (go_on, gate)) = (channel(), channel());
         let (driver, clock) = (Arc::<OnceLock<_>>::default(), Clock::new());
-        let watch = Watch { told: tell, timeout: Time::NEVER, own: Arc::downgrade(&driver), gate };
+        let watch =
+            Watch { reports: report, timeout: Time::NEVER, own: Arc::downgrade(&driver), gate };
         let started = Driver::spawn(socket, watch, clock, DriverOptions::default());
         let _ = driver.set(started.expect("a thread"));
-        Self { driver, clock, to, told, go_on }
+        Self { driver, clock, to, reports, go_on }
     }
 
     fn driver(&self) -> &Driver<Watch> {
         self.driver.get().expect("it runs")
     }
 
-    fn told(&self) -> (ThreadId, Handled) {
-        self.told.recv_timeout(LONG).expect("handled")
+    fn reported(&self) -> (ThreadId, Handled) {
+        self.reports.recv_timeout(LONG).expect("handled")
     }
 
     /// Has it do this on this thread: the driver's is asleep by then, mostly.
@@ -123,7 +124,7 @@ impl Watched {
 
     /// Whether this thread was the one that handled the command.
     fn was_here(&self) -> bool {
-        let (by, handled) = self.told();
+        let (by, handled) = self.reported();
         assert_eq!(handled, Handled::Command);
         by == current().id()
     }
@@ -141,7 +142,7 @@ fn what_is_queued_is_handled_by_who_runs_it_and_what_is_due_later_by_the_driver(
         watched.run_here(Order::Timeout(watched.clock.now() + Duration::from_millis(40)));
         let is_here = watched.was_here();
         // It slept without end, and is woken for the new timeout.
-        let (at_end, handled) = watched.told();
+        let (at_end, handled) = watched.reported();
         assert_eq!(handled, Handled::Timeout);
         // A thread that is kept waiting may find it due already.
         is_here && at_end != current().id()
@@ -155,7 +156,7 @@ fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
     for _ in 0..20 {
         (0..50).for_each(|_| watched.driver().run_here());
         far.send_to(b"one", watched.to).expect("sent");
-        let (by, handled) = watched.told();
+        let (by, handled) = watched.reported();
         assert_eq!(handled, Handled::Datagram);
         assert_ne!(by, current().id());
     }
@@ -168,7 +169,7 @@ fn who_runs_it_within_itself_leaves_it_to_the_driver() {
         watched.run_here(Order::Again);
         let is_here = watched.was_here();
         // It is not run twice at a time: the same round or the driver's next handles it.
-        assert_eq!(watched.told().1, Handled::Command);
+        assert_eq!(watched.reported().1, Handled::Command);
         is_here
     });
 }
@@ -177,7 +178,7 @@ fn who_runs_it_within_itself_leaves_it_to_the_driver() {
 fn who_finds_another_thread_at_work_does_not_wait_for_it() {
     let watched = Watched::start();
     watched.driver().command(Order::Wait).expect("taken");
-    assert_eq!(watched.told().1, Handled::Command);
+    assert_eq!(watched.reported().1, Handled::Command);
     watched.driver().queue(Order::Timeout(Time::NEVER)).expect("taken");
     // It would wait for ever: nobody else lets the first go on.
     watched.driver().run_here();
@@ -189,8 +190,8 @@ fn who_finds_another_thread_at_work_does_not_wait_for_it() {
 fn a_protocol_that_panics_on_another_thread_ends_its_driver_and_not_its_caller() {
     let watched = Watched::start();
     watched.run_here(Order::Panic);
-    assert_eq!(watched.told().1, Handled::Command);
-    assert!(watched.told.recv_timeout(LONG).is_err(), "the protocol is gone");
+    assert_eq!(watched.reported().1, Handled::Command);
+    assert!(watched.reports.recv_timeout(LONG).is_err(), "the protocol is gone");
     watched.driver().run_here();
     assert!(matches!(watched.driver().command(Order::Panic), Err(CommandError::Ended(_))));
     let Watched { driver, .. } = watched;

@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 2 << 30;
 const MAX_SAID: u64 = 64 << 10;
 const MAX_LINES: usize = 3;
 
-/// Bytes at a file's beginning by which a transport stream is told.
+/// Bytes at a file's beginning by which a transport stream is recognised.
 const HEAD: u64 = 64 << 10;
 
 pub(super) fn film(path: &Path) -> Result<Film, Failure> {

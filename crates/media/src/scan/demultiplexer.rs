@@ -298,7 +298,7 @@ impl Demultiplexer {
     }
 
     /// Decoding time and time of showing, and whether the stamp says them. Decoding times that are said never go back;
-    /// those that are not said are guessed, and count for nothing: only two stamps tell a jump of the clock, and the
+    /// those that are not said are guessed, and count for nothing: only two stamps show a jump of the clock, and the
     /// distance of what is between them.
     fn times(&mut self, place: usize, head: &ts::Pes) -> (u64, Option<u64>, bool) {
         let stream = &mut self.streams[place];

@@ -78,7 +78,16 @@ struct Burst {
 impl Burst {
     /// Too few for it to be known of this burst alone whether it took the bottleneck's time.
     fn is_short(&self) -> bool {
-        self.numbers.1 - self.numbers.0 < PLACED.0
+        self.count() < PLACED.0
+    }
+
+    fn count(&self) -> usize {
+        self.numbers.1 - self.numbers.0
+    }
+
+    /// It is the path's, and took the bottleneck's time.
+    fn is_paths(&self) -> bool {
+        self.is_placed && !self.is_idle
     }
 
     /// When the packet of this place among them left, or would have: they are spread evenly.
@@ -87,6 +96,14 @@ impl Burst {
         let count = (self.numbers.1 - self.numbers.0) as i128 + 1;
         from + (i128::from((until - from).max(0)) * (place as i128 + 1) / count) as i64
     }
+}
+
+/// ns for a bit, of packets behind others: before a burst, and after it.
+type Paces = (Option<f64>, Option<f64>);
+
+/// Windows of the span over which losses are counted.
+fn windows_of_span(window: i64) -> usize {
+    ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize
 }
 
 impl Recording {
@@ -98,50 +115,40 @@ impl Recording {
         window: i64,
         count: usize,
     ) -> Losses {
-        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
-        let Fates { fates, bursts, outages, taken } =
-            self.fates(arrivals, begun, (span as i64 * window, count.div_ceil(span)));
+        let span = windows_of_span(window);
+        let all = self.fates(arrivals, begun, (span as i64 * window, count.div_ceil(span)));
         let mut passing = vec![window; count];
-        outages.iter().for_each(|outage| take(*outage, window, &mut passing));
-        match self.refusal_of(&fates, &bursts, &taken, begun) {
-            Refusal::None => self.losses_of_path(&fates, &bursts, passing, (begun, window)),
-            Refusal::Queue { before } => {
-                let taken = taken.shares();
-                self.losses_behind(&fates, &bursts, passing, (begun, window), (before, &taken))
-            }
-            Refusal::Policer { loss } => {
-                self.losses_policed(&fates, &bursts, passing, (begun, window), loss)
-            }
+        all.outages.iter().for_each(|outage| take(*outage, window, &mut passing));
+        let times = (begun, window);
+        match self.refusal_of(&all, begun) {
+            Refusal::None => self.losses_of_path(&all, &passing, times),
+            Refusal::Queue { before } => self.losses_behind(&all, &passing, times, before),
+            Refusal::Policer { loss } => self.losses_policed(&all, &passing, times, loss),
         }
     }
 
     /// When packets were first refused without a queue, ns, if they were.
     pub(super) fn policed_since(&self, arrivals: &[Arrival]) -> Option<i64> {
-        let Fates { fates, bursts, taken, .. } = self.fates(arrivals, 0, (i64::MAX, 1));
-        match self.refusal_of(&fates, &bursts, &taken, 0) {
+        let all = self.fates(arrivals, 0, (i64::MAX, 1));
+        match self.refusal_of(&all, 0) {
             Refusal::Policer { .. } => {
-                let mut alone = bursts.iter().filter(|burst| !self.is_behind(burst, 0));
+                let mut alone = all.bursts.iter().filter(|burst| !self.is_behind(burst, 0));
                 alone.next().map(|burst| burst.left.0)
             }
             _ => None,
         }
     }
 
-    fn refusal_of(
-        &self,
-        fates: &[Option<Fate>],
-        bursts: &[Burst],
-        taken: &TakenBySpan,
-        begun: i64,
-    ) -> Refusal {
+    fn refusal_of(&self, all: &Fates, begun: i64) -> Refusal {
+        let Fates { fates, bursts, taken, .. } = all;
         let mut kinds = Kinds::default();
         for burst in bursts.iter().filter(|burst| !self.packets[burst.numbers.0].is_scout) {
             let kind = match () {
                 () if !self.is_behind(burst, begun) => &mut kinds.alone,
-                () if burst.is_placed && !burst.is_idle => &mut kinds.placed,
+                () if burst.is_paths() => &mut kinds.placed,
                 () => &mut kinds.queued,
             };
-            *kind += (burst.numbers.1 - burst.numbers.0) as u64;
+            *kind += burst.count() as u64;
         }
         let fate = |number: usize| {
             let fate = fates.get(number).copied().flatten()?;
@@ -156,27 +163,28 @@ impl Recording {
     }
 
     /// Losses of a path whose queue refuses packets before it is full: those that took the bottleneck's
-    /// time, of which `taken` has the share in each span, and `before` of those before the queue.
+    /// time, and `before` of those before the queue.
     fn losses_behind(
         &self,
-        fates: &[Option<Fate>],
-        bursts: &[Burst],
-        passing: Vec<i64>,
+        all: &Fates,
+        passing: &[i64],
         (begun, window): (i64, i64),
-        (before, taken): (f64, &[f64]),
+        before: f64,
     ) -> Losses {
+        let Fates { fates, bursts, taken, .. } = all;
+        let taken = taken.shares();
         let count = passing.len();
-        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let span = windows_of_span(window);
         let place = |left: i64| place_of(left, window, count) / span;
         let weight = |burst: &Burst| match () {
-            () if burst.is_placed && !burst.is_idle => 1.0,
+            () if burst.is_paths() => 1.0,
             () if self.is_behind(burst, begun) => taken[place(burst.left.1)],
             () => 0.0,
         };
         let mut lost = vec![0.0; count.div_ceil(span)];
         let mut all = lost.clone();
         for burst in bursts {
-            for number in 0..burst.numbers.1 - burst.numbers.0 {
+            for number in 0..burst.count() {
                 lost[place(burst.left(number))] += weight(burst);
             }
         }
@@ -200,21 +208,21 @@ impl Recording {
     /// Losses of a path that refuses what is beyond a rate: `loss`, and outages.
     fn losses_policed(
         &self,
-        fates: &[Option<Fate>],
-        bursts: &[Burst],
-        passing: Vec<i64>,
+        all: &Fates,
+        passing: &[i64],
         (begun, window): (i64, i64),
         loss: f64,
     ) -> Losses {
+        let Fates { fates, bursts, .. } = all;
         let count = passing.len();
-        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let span = windows_of_span(window);
         let mut tallies = vec![Tally::default(); count.div_ceil(span)];
         for fate in fates.iter().flatten() {
             tallies[place_of(fate.left, window, count) / span].all += 1;
         }
         for burst in bursts.iter().filter(|burst| !self.is_behind(burst, begun)) {
             let tally = &mut tallies[place_of(burst.left.1, window, count) / span];
-            tally.lost += (burst.numbers.1 - burst.numbers.0) as u64;
+            tally.lost += burst.count() as u64;
         }
         // Between two refusals what passes is the policer's rate, if nothing but full packets is sent: in
         // pauses it saves for later, or saves no more.
@@ -248,15 +256,10 @@ impl Recording {
     }
 
     /// Losses of a path whose queue, if it loses any, loses them while it is full.
-    fn losses_of_path(
-        &self,
-        fates: &[Option<Fate>],
-        bursts: &[Burst],
-        passing: Vec<i64>,
-        (begun, window): (i64, i64),
-    ) -> Losses {
+    fn losses_of_path(&self, all: &Fates, passing: &[i64], (begun, window): (i64, i64)) -> Losses {
+        let Fates { fates, bursts, .. } = all;
         let count = passing.len();
-        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let span = windows_of_span(window);
         let longest = most_by_second(fates, |fate| fate.waited);
         let largest = most_by_second(fates, |fate| fate.ahead);
         // Queues are limited in time or in size.
@@ -343,7 +346,7 @@ impl Recording {
 
     /// Whether it is certain that the path lost this burst: it took the bottleneck's time, or the queue was
     /// empty.
-    fn is_placed(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> bool {
+    fn is_placed(&self, burst: &Burst, (before, later): Paces, begun: i64) -> bool {
         let (first, after) = burst.numbers;
         if burst.is_short() {
             return false;
@@ -352,7 +355,6 @@ impl Recording {
         if sent(after - 1) - burst.left.0 >= QUEUED {
             return true;
         }
-        let (before, later) = self.paces(burst, fates, begun);
         let Some(pace) = [before, later].into_iter().flatten().reduce(f64::max) else {
             return false;
         };
@@ -362,12 +364,7 @@ impl Recording {
     }
 
     /// ns for a bit, of packets behind others: before this burst, and after it.
-    fn paces(
-        &self,
-        burst: &Burst,
-        fates: &[Option<Fate>],
-        begun: i64,
-    ) -> (Option<f64>, Option<f64>) {
+    fn paces(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> Paces {
         let (first, after) = burst.numbers;
         let sent = |number: usize| self.packets[number].sent - begun;
         let pace = |numbers: &mut dyn Iterator<Item = usize>| {
@@ -387,24 +384,22 @@ impl Recording {
 
     /// Whether the queue was empty before the packet after this burst came, and all of the burst was sent
     /// before.
-    fn is_idle(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> bool {
+    fn is_idle(&self, burst: &Burst, (before, later): Paces, begun: i64) -> bool {
         let (_, after) = burst.numbers;
         let sent = |number: usize| self.packets[number].sent - begun;
         if self.is_behind(burst, begun) || sent(after - 1) - burst.left.0 >= QUEUED {
             return false;
         }
-        let (before, later) = self.paces(burst, fates, begun);
         let pace = before.or(later).unwrap_or(0.0);
         (burst.left.1 - sent(after)) as f64 - self.bits_of(after) * pace < QUEUED as f64
     }
 
     /// The time that this burst took of the bottleneck, and would have taken, ns, if it was lost behind a
     /// queue and is not known to be the path's.
-    fn taken(&self, burst: &Burst, fates: &[Option<Fate>], begun: i64) -> Option<(f64, f64)> {
+    fn taken(&self, burst: &Burst, (before, later): Paces, begun: i64) -> Option<(f64, f64)> {
         if burst.is_placed || !self.is_behind(burst, begun) {
             return None;
         }
-        let (before, later) = self.paces(burst, fates, begun);
         let pace = f64::midpoint(before.or(later)?, later.or(before)?);
         let (first, after) = burst.numbers;
         let lost: f64 = (first..after).map(|number| self.bits_of(number)).sum();
@@ -453,9 +448,10 @@ impl Recording {
                 outages.push(outage);
                 continue;
             }
-            burst.is_placed = self.is_placed(&burst, &fates, begun);
-            burst.is_idle = self.is_idle(&burst, &fates, begun);
-            if let Some((time, due)) = self.taken(&burst, &fates, begun) {
+            let paces = self.paces(&burst, &fates, begun);
+            burst.is_placed = self.is_placed(&burst, paces, begun);
+            burst.is_idle = self.is_idle(&burst, paces, begun);
+            if let Some((time, due)) = self.taken(&burst, paces, begun) {
                 taken.all.add(time, due);
                 taken.spans[place_of(after.left, spans.0, spans.1)].add(time, due);
             }

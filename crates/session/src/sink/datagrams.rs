@@ -71,24 +71,48 @@ impl SinkCommand {
 
 /// Sends restored datagrams when they are due.
 pub(crate) struct Datagrams {
-    pub(super) depacketizer: StreamDepacketizer,
-    pub(super) to: SocketAddr,
-    pub(super) control: Option<SocketAddr>,
-    pub(super) described: Option<DescriptionTaker>,
+    depacketizer: StreamDepacketizer,
+    to: SocketAddr,
+    control: Option<SocketAddr>,
+    described: Option<DescriptionTaker>,
     /// The latest description's packet, and when it was taken.
-    pub(super) description: Vec<u8>,
-    pub(super) described_at: Option<Time>,
+    description: Vec<u8>,
+    described_at: Option<Time>,
     pub(super) counts: Arc<Mutex<Counts>>,
     pub(super) load: Arc<Load>,
     pub(super) intake: Arc<Intake>,
     /// One that leaves now and could not leave together with those before it.
-    pub(super) next: Option<RestoredDatagram>,
+    next: Option<RestoredDatagram>,
     /// Datagrams are released at times, also after the end of the stream.
-    pub(super) is_timed: bool,
-    pub(super) has_ended: bool,
+    is_timed: bool,
+    has_ended: bool,
 }
 
 impl Datagrams {
+    /// For a player at `to`, with RTCP at `control`; `described` takes descriptions.
+    pub(super) fn new(
+        depacketizer: StreamDepacketizer,
+        to: SocketAddr,
+        (control, described): (Option<SocketAddr>, Option<DescriptionTaker>),
+        counts: Counts,
+        is_timed: bool,
+    ) -> Self {
+        Self {
+            depacketizer,
+            to,
+            control,
+            described,
+            description: Vec::new(),
+            described_at: None,
+            counts: Arc::new(Mutex::new(counts)),
+            load: Arc::default(),
+            intake: Arc::default(),
+            next: None,
+            is_timed,
+            has_ended: false,
+        }
+    }
+
     /// Takes a packet with a description, which is for no player. It is written to a file: at most one a second, another
     /// comes again.
     fn describe(&mut self, now: Time, packet: &[u8]) {
@@ -213,8 +237,9 @@ impl Protocol for Datagrams {
 
 #[cfg(test)]
 mod tests {
-    use ontempo_media::{Kind, Part, Release, Span};
+    use ontempo_media::Release;
 
+    use super::super::tests::unit_of;
     use super::*;
 
     const DELAY: Duration = Duration::from_millis(100);
@@ -226,42 +251,18 @@ mod tests {
     fn datagrams() -> Datagrams {
         let release = Release::AsArrived { delay: DELAY, grace: Duration::from_millis(50) };
         let options = DepacketizerOptions { release, ..DepacketizerOptions::default() };
-        Datagrams {
-            depacketizer: StreamDepacketizer {
-                depacketizer: Depacketizer::new(options),
-                begins_with_first: false,
-            },
-            to: SocketAddr::from(([127, 0, 0, 1], 9)),
-            control: None,
-            described: None,
-            description: Vec::new(),
-            described_at: None,
-            counts: Arc::default(),
-            load: Arc::default(),
-            intake: Arc::default(),
-            next: None,
-            is_timed: true,
-            has_ended: false,
-        }
+        let depacketizer = StreamDepacketizer {
+            depacketizer: Depacketizer::new(options),
+            begins_with_first: false,
+        };
+        let to = SocketAddr::from(([127, 0, 0, 1], 9));
+        Datagrams::new(depacketizer, to, (None, None), Counts::default(), true)
     }
 
     /// All of a datagram of eight bytes, or the first half, as it came to the sender and to the receiver.
     fn come(to: &mut Datagrams, datagram: u64, arrived: Time, is_whole: bool) {
-        let bytes = datagram.to_be_bytes();
-        let there = if is_whole { 8 } else { 4 };
-        let spans = vec![Span { offset: 0, length: there }];
-        let part = Part { datagram, length: 8, arrived, spans, stuffing: Vec::new() };
-        let unit = Unit {
-            id: datagram,
-            kind: Kind::Frame,
-            media_time: None,
-            slack: None,
-            continues: None,
-            dependencies: Vec::new(),
-            parts: vec![part],
-            data: bytes[..usize::from(there)].to_vec(),
-        };
-        to.depacketizer.push(arrived, &unit);
+        let length = if is_whole { 8 } else { 4 };
+        to.depacketizer.push(arrived, &unit_of(datagram, arrived, length));
     }
 
     /// The numbers of the datagrams of the next call.

@@ -253,7 +253,7 @@ impl ReceiveFlow {
     }
 
     /// What has arrived is left for [`receive_within`](Self::receive_within) without a limit: no thread that waits is woken
-    /// for it, only the [hook](Self::on_change) is called, and [`over`](Self::over) tells the end.
+    /// for it, only the [hook](Self::on_change) is called, and [`over`](Self::over) reports the end.
     pub fn wake_no_reader(&self, is_so: bool) {
         self.inbox.change(|inbox| inbox.wakes_nobody = is_so);
     }

@@ -116,7 +116,7 @@ fn one_bit_of_a_time_stamp_changes_no_film_by_more_than_a_picture() {
     }
 }
 
-/// The times of pictures with these stamps, in 40 ms, and what is not told.
+/// The times of pictures with these stamps, in 40 ms, and what is not reported.
 fn placed(places: &[u64]) -> (Vec<u64>, Vec<String>) {
     let (mut counter, mut bytes) = (0, tables(0x1b));
     for place in places {
@@ -187,7 +187,7 @@ fn a_long_step_at_an_end_is_believed_if_the_sound_has_it_too() {
     let times: Vec<u64> = pictures.map(|one| one.made.as_nanos() / 40_000_000).collect();
     assert_eq!((times[0], times[1], times[10], times.len()), (0, 100, 199 - 90, 12));
     assert_eq!(times[11], 199);
-    // Without sound nothing says that, and it is told.
+    // Without sound nothing says that, and it is reported.
     let (table, untold) = film(false);
     assert_eq!((table.period, untold.len()), (Duration::from_millis(440), 2), "{untold:?}");
 }

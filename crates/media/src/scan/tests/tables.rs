@@ -169,8 +169,8 @@ fn sound(counters: &mut BTreeMap<u16, u8>, pid: u16, places: Range<u64>) -> Vec<
     places.flat_map(frame).collect()
 }
 
-/// Pictures of a film, their common size, its frames of sound, and what is not told.
-fn told(bytes: &[u8]) -> (usize, u32, usize, Vec<String>) {
+/// Pictures of a film, their common size, its frames of sound, and what is not reported.
+fn read_film(bytes: &[u8]) -> (usize, u32, usize, Vec<String>) {
     let (table, untold) = FrameTable::from_transport_stream(bytes).expect("a film");
     let (sound, pictures): (Vec<&Frame>, Vec<&Frame>) =
         table.frames.iter().partition(|one| one.kind == FrameKind::Sound);
@@ -207,7 +207,7 @@ fn the_first_program_is_that_of_the_pat_and_its_first_pictures_that_of_the_pmt()
         (0x1001, program_map(1, 7, &[(0x06, 0x30), (0x1b, 0x200)])),
     ];
     let bytes = [with(&two), streams(&mut counters)].concat();
-    assert_eq!(told(&bytes), (20, 506, 0, left_out(3)));
+    assert_eq!(read_film(&bytes), (20, 506, 0, left_out(3)));
     let shown = units(&mut LiveDemultiplexer::new(), &bytes);
     assert!(shown.len() == 20 && shown.iter().all(|unit| unit.bytes.len() == 506));
     // One program without pictures, then one with two streams of them.
@@ -217,7 +217,7 @@ fn the_first_program_is_that_of_the_pat_and_its_first_pictures_that_of_the_pmt()
         (0x1001, program_map(1, 2, &[(0x1b, 0x100), (0x1b, 0x50)])),
     ];
     let bytes = [with(&order), streams(&mut BTreeMap::new())].concat();
-    assert_eq!(told(&bytes), (20, 406, 0, left_out(2)));
+    assert_eq!(read_film(&bytes), (20, 406, 0, left_out(2)));
     let shown = units(&mut LiveDemultiplexer::new(), &bytes);
     assert!(shown.len() == 20 && shown.iter().all(|unit| unit.bytes.len() == 406));
 }
@@ -236,7 +236,7 @@ fn programs_whose_tables_share_a_pid_are_two() {
         sound(counters, 0x101, 0..20),
         sound(counters, 0x201, 0..20),
     ];
-    assert_eq!(told(&[with(&tables), streams.concat()].concat()), (20, 406, 20, left_out(2)));
+    assert_eq!(read_film(&[with(&tables), streams.concat()].concat()), (20, 406, 20, left_out(2)));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn pictures_and_sound_go_on_where_a_later_table_has_them() {
     let bytes =
         [first, of(counters, (0x100, 0x101), 0..20), other, of(counters, (0x200, 0x101), 20..40)]
             .concat();
-    let (pictures, _, sound, untold) = told(&bytes);
+    let (pictures, _, sound, untold) = read_film(&bytes);
     assert_eq!((pictures, sound, untold.len()), (20, 40, 2), "{untold:?}");
     assert_eq!(
         untold[1],
@@ -333,5 +333,5 @@ fn a_later_table_does_not_change_what_is_there_to_other_pictures() {
         third,
         all(20..30, [50, 100]),
     ];
-    assert_eq!(told(&bytes.concat()), (30, 406, 0, left_out(1)));
+    assert_eq!(read_film(&bytes.concat()), (30, 406, 0, left_out(1)));
 }
