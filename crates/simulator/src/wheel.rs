@@ -28,7 +28,7 @@ const NONE: u32 = u32::MAX;
 /// Events in a chunk: of 16 bytes each, 256 bytes.
 const CHUNK: usize = 16;
 /// From as many events on, up to a chunk, those of a slot are sorted by their [`ranks`].
-const LEAST_RANKED: usize = 8;
+const MIN_RANKED: usize = 8;
 /// Bits of a place in a chunk.
 const PLACE_BITS: u32 = CHUNK.ilog2();
 /// Events of slots no longer than 2 to the power of this are sorted by keys of 31 bits: when, and which of a chunk.
@@ -277,7 +277,7 @@ impl<E: Copy> Wheel<E> {
             }
             let start = self.start_of(level, digit);
             let slot = self.vacate(level, digit);
-            if (LEAST_RANKED..=CHUNK).contains(&len) && self.shift_of(level) <= MAX_KEY_SHIFT {
+            if (MIN_RANKED..=CHUNK).contains(&len) && self.shift_of(level) <= MAX_KEY_SHIFT {
                 let events = &self.chunks[slot.first as usize].events[..len];
                 self.near.extend_from_slice(events);
                 let sorted = &mut self.near[from..];

@@ -10,7 +10,7 @@ const BEFORE_END: Duration = Duration::from_millis(1_500);
 const SEEN: Duration = Duration::from_millis(5);
 
 /// The current round trip is the least of at least so long: a picture's packets, and those of the next.
-const LEAST_SPAN: Duration = Duration::from_millis(100);
+const MIN_SPAN: Duration = Duration::from_millis(100);
 
 /// A minimum over one to two spans.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +63,7 @@ impl Delays {
         if now < self.until {
             return None;
         }
-        self.until = now + srtt.max(LEAST_SPAN);
+        self.until = now + srtt.max(MIN_SPAN);
         let (least, most) = (self.least.take()?, self.most.take()?);
         let base = self.base.get()?;
         let above = |rtt: Duration| rtt.saturating_sub(base).as_secs_f64();
