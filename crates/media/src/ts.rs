@@ -153,6 +153,17 @@ pub fn pes(payload: &[u8]) -> Option<Pes> {
     Some(Pes { pts, dts, length: (length > 0).then_some(6 + length), payload: begin })
 }
 
+/// Whether a PES header begins so whose end is in a packet to come: adaptation fields leave a payload as little room as
+/// they like.
+pub(crate) fn is_pes_header_cut(payload: &[u8]) -> bool {
+    match payload {
+        [0, 0, 1, _, _, _, flags, ..] if flags >> 6 == 2 => {
+            payload.get(8).is_none_or(|&length| payload.len() < 9 + usize::from(length))
+        }
+        _ => payload.len() < 7 && payload.iter().zip([0, 0, 1]).all(|(one, other)| *one == other),
+    }
+}
+
 /// Content of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {

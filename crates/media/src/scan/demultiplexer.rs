@@ -49,10 +49,19 @@ impl Pes {
     }
 }
 
+/// The beginning of a PES packet whose header goes on in the next packet.
+#[derive(Debug)]
+struct Begun {
+    bytes: Vec<u8>,
+    random_access: bool,
+    is_scrambled: bool,
+}
+
 /// An elementary stream.
 #[derive(Debug)]
 struct Stream {
     pid: u16,
+    begun: Option<Begun>,
     open: Option<Pes>,
     counter: Option<u8>,
     /// The last time stamp as it was, unwrapped.
@@ -89,6 +98,10 @@ pub(super) struct Demultiplexer {
     /// A time stamp near which those of all streams begin.
     near: Option<u64>,
     gaps: u64,
+    /// PES packets without a whole header.
+    without_header: u64,
+    /// Packets with transport_error_indicator.
+    erroneous: u64,
     jumps: u64,
     without_stamp: u64,
     /// PES packets whose time stamp is left out.
@@ -102,6 +115,7 @@ impl Demultiplexer {
     pub(super) fn new(streams: &[NamedStream]) -> Self {
         let stream = |named: &NamedStream| Stream {
             pid: named.pid,
+            begun: None,
             open: None,
             counter: None,
             stamp: None,
@@ -121,6 +135,8 @@ impl Demultiplexer {
             streams,
             near: None,
             gaps: 0,
+            without_header: 0,
+            erroneous: 0,
             jumps: 0,
             without_stamp: 0,
             left_out: 0,
@@ -142,6 +158,8 @@ impl Demultiplexer {
         let judged = judge(before.stamps.as_deref().unwrap_or_default());
         // A cycle later, so that a stream that begins a little earlier is not below zero.
         let near = judged.iter().find_map(|one| one.first).map(|(low, _)| CYCLE + low);
+        // Of streams without a stamp, too.
+        this.near = near;
         for (stream, judged) in this.streams.iter_mut().zip(judged) {
             if let (Some((low, number)), Some(near)) = (judged.first, near) {
                 let first = unwrapped(near, low, STAMP_BITS);
@@ -195,48 +213,62 @@ impl Demultiplexer {
             return None;
         }
         let is_scrambled = packet[3] & 0xc0 != 0;
+        self.erroneous += u64::from(packet[1] & 0x80 != 0);
         let stream = &mut self.streams[place];
         stream.packets += 1;
         stream.scrambled += u64::from(is_scrambled);
-        if !header.begins {
-            let open = stream.open.as_mut()?;
+        let (begun, ended) = if header.begins {
+            self.without_header += u64::from(stream.begun.take().is_some());
+            let random_access = header.random_access;
+            let begun = Begun { bytes: Vec::new(), random_access, is_scrambled };
+            (Some(begun), stream.open.take())
+        } else {
+            (stream.begun.take(), None)
+        };
+        if let Some(mut begun) = begun {
+            begun.bytes.extend_from_slice(payload);
+            begun.is_scrambled |= is_scrambled;
+            match ts::is_pes_header_cut(&begun.bytes) {
+                true => stream.begun = Some(begun),
+                false => self.begin(place, &begun),
+            }
+        } else if let Some(open) = &mut stream.open {
             open.is_scrambled |= is_scrambled;
             add(open, payload);
-            return None;
         }
-        let head = ts::pes(payload);
+        ended.map(|pes| (place, self.whole(pes)))
+    }
+
+    /// A PES packet begins so.
+    fn begin(&mut self, place: usize, begun: &Begun) {
+        // Of a scrambled packet the PES header is, too.
+        let Some(head) = ts::pes(&begun.bytes) else {
+            self.without_header += 1;
+            return;
+        };
         if let Some(stamps) = &mut self.stamps {
             let count: usize = stamps.iter().map(Stamps::count).sum();
-            if let Some(head) = head.filter(|_| count < MAX_FRAMES) {
+            if count < MAX_FRAMES {
                 stamps[place].push(head.dts);
             }
-            return None;
+            return;
         }
-        let ended = self.streams[place].open.take();
-        // Of a scrambled packet the PES header is, too.
-        let pes = match head {
-            None => None,
-            Some(head) => {
-                let (decoded, shown, is_stamped) = self.times(place, &head);
-                let left = head.length.map(|length| length.saturating_sub(head.payload));
-                let random_access = header.random_access;
-                let (bytes, is_damaged) = (Vec::new(), false);
-                let mut pes = Pes {
-                    bytes,
-                    decoded,
-                    shown,
-                    is_stamped,
-                    random_access,
-                    is_scrambled,
-                    is_damaged,
-                    left,
-                };
-                add(&mut pes, payload.get(head.payload..).unwrap_or_default());
-                Some(pes)
-            }
+        let (decoded, shown, is_stamped) = self.times(place, &head);
+        let left = head.length.map(|length| length.saturating_sub(head.payload));
+        let Begun { random_access, is_scrambled, .. } = *begun;
+        let (bytes, is_damaged) = (Vec::new(), false);
+        let mut pes = Pes {
+            bytes,
+            decoded,
+            shown,
+            is_stamped,
+            random_access,
+            is_scrambled,
+            is_damaged,
+            left,
         };
-        self.streams[place].open = pes;
-        ended.map(|pes| (place, self.whole(pes)))
+        add(&mut pes, begun.bytes.get(head.payload..).unwrap_or_default());
+        self.streams[place].open = Some(pes);
     }
 
     /// The same for a stream that is going on: also the PES packets that this packet completes. Most say their
@@ -274,6 +306,8 @@ impl Demultiplexer {
 
     /// The PES packets that no further packet has ended.
     pub(super) fn finish(&mut self) -> Vec<(usize, Pes)> {
+        let begun = self.streams.iter_mut().filter_map(|stream| stream.begun.take());
+        self.without_header += begun.count() as u64;
         let open: Vec<_> = self.streams.iter_mut().map(|stream| stream.open.take()).collect();
         let open = open.into_iter().enumerate();
         open.filter_map(|(place, pes)| Some((place, self.whole(pes?)))).collect()
@@ -291,8 +325,10 @@ impl Demultiplexer {
         let is_repeated = before == header.counter;
         let is_gap = !is_repeated && header.counter != (before + 1) & 0x0f;
         self.gaps += u64::from(is_gap);
-        if let Some(open) = self.streams[place].open.as_mut().filter(|_| is_gap) {
-            open.is_damaged = true;
+        let stream = &mut self.streams[place];
+        if is_gap {
+            self.without_header += u64::from(stream.begun.take().is_some());
+            stream.open.iter_mut().for_each(|open| open.is_damaged = true);
         }
         is_repeated
     }
@@ -347,6 +383,8 @@ impl Demultiplexer {
         let counts = [
             (self.gaps, "places where packets are missing, so that sizes are too small"),
             (self.cut, "PES packets that are cut"),
+            (self.without_header, "PES packets without a whole header, which are left out"),
+            (self.erroneous, "packets that say that they have errors, which are taken as they are"),
             (self.jumps, "jumps of the time stamps, after which time goes on as before"),
             (self.left_out, "time stamps that those around them contradict, which are left out"),
             (

@@ -9,6 +9,7 @@ use crate::sections::checksum;
 use crate::ts::Multiplex;
 use crate::{begins_transport_stream, stuffing_share};
 
+mod headers;
 mod stamps;
 mod tables;
 

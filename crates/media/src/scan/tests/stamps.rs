@@ -191,3 +191,20 @@ fn a_long_step_at_an_end_is_believed_if_the_sound_has_it_too() {
     let (table, untold) = film(false);
     assert_eq!((table.period, untold.len()), (Duration::from_millis(440), 2), "{untold:?}");
 }
+
+#[test]
+fn pictures_without_any_time_stamp_begin_beside_the_sound() {
+    let (mut bytes, mut counters) = (tables(0x1b), [0, 0]);
+    for place in 0..5 {
+        let content = [&[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0][..], &slice(place == 0, 2, 0)].concat();
+        for (number, part) in content.chunks(PACKET - 4).enumerate() {
+            bytes.extend(packet(VIDEO, number == 0, counters[0], part));
+            counters[0] = counters[0].wrapping_add(1);
+        }
+        let aac = [0xff, 0xf1, 3 << 2, 0, 2, 0x1f, 0xfc, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+        let now = 10 * 3_600 * 90_000 + place * 3_600;
+        bytes.extend(pes(SOUND, &mut counters[1], (now, now), &aac));
+    }
+    let (table, _) = FrameTable::from_transport_stream(&bytes).expect("a film");
+    assert_eq!(table.period, Duration::from_millis(200));
+}
