@@ -17,16 +17,22 @@
 //! apart, depending on how the kernel's receiver acknowledges; either kind may be at either level.
 //!
 //! Arguments select the lines that contain them: `cargo bench -p ontempo-qos --bench qos -- UDP
-//! latency`.
+//! latency`. With `--link` (as root, with iproute2) the ends are in two network namespaces with a pair
+//! of virtual Ethernet interfaces between them, as an application's are on a network; with `--mbit=1000`
+//! that link has such a rate.
 
 use std::error::Error;
+use std::fs::File;
 use std::io::{BufReader, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_qos::{QosListener, QosOptions, QosSocket, QosStream};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 40;
@@ -227,15 +233,86 @@ fn compare(name: &str, plain: &mut Pair, ours: &mut Pair, size: usize) {
 
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// Where the far end is: on loopback, or in a namespace behind a link.
+enum Far {
+    Loopback,
+    Linked { near: String, far: String },
+}
+
+const NEAR_ADDRESS: &str = "10.84.0.1";
+const FAR_ADDRESS: &str = "10.84.0.2";
+const FAR_SOCKET: &str = "10.84.0.2:0";
+
+impl Far {
+    /// Two namespaces, and between them a link of `mbit` Mbit/s or of what the processor bears. They end with this.
+    fn linked(mbit: Option<&str>) -> Self {
+        let [near, far] = ["near", "far"].map(|end| format!("qos-{end}-{}", std::process::id()));
+        for space in [&near, &far] {
+            ip(&format!("netns add {space}"));
+        }
+        ip(&format!("-n {near} link add l0 type veth peer name l0 netns {far}"));
+        for (space, address) in [(&near, NEAR_ADDRESS), (&far, FAR_ADDRESS)] {
+            ip(&format!("-n {space} addr add {address}/24 dev l0"));
+            ip(&format!("-n {space} link set l0 up"));
+            if let Some(mbit) = mbit {
+                ip(&format!(
+                    "netns exec {space} tc qdisc add dev l0 root tbf rate {mbit}mbit burst 256kb latency 50ms"
+                ));
+            }
+        }
+        let linked = Self::Linked { near, far };
+        linked.enter(true);
+        linked
+    }
+
+    /// The calling thread makes sockets at this end from now on.
+    fn enter(&self, is_near: bool) {
+        let Self::Linked { near, far } = self else { return };
+        let name = if is_near { near } else { far };
+        let space = File::open(format!("/run/netns/{name}")).expect("the namespace");
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("entered");
+    }
+
+    /// Makes sockets at the far end.
+    fn make<T: Send>(&self, make: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let made = scope.spawn(|| {
+                self.enter(false);
+                make()
+            });
+            made.join().expect("made")
+        })
+    }
+
+    fn address(&self) -> &'static str {
+        if matches!(self, Self::Loopback) { "127.0.0.1:0" } else { FAR_SOCKET }
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let Self::Linked { near, far } = self else { return };
+        for space in [near, far] {
+            let _ = Command::new("ip").args(["netns", "del", space]).status();
+        }
+    }
+}
+
+fn ip(words: &str) {
+    let status = Command::new("ip").args(words.split_whitespace()).status().expect("iproute2");
+    assert!(status.success(), "ip {words}: {status}; this needs root");
+}
+
 /// Plain TCP, and QoS sockets that ask for this.
-fn tcp(asked: Specification) -> Result<(Pair, Pair), Box<dyn Error>> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+fn tcp(asked: Specification, at: &Far) -> Result<(Pair, Pair), Box<dyn Error>> {
+    let listener = at.make(|| TcpListener::bind(at.address()))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
     let (near, far) = (PlainTcp::new(near)?, PlainTcp::new(far)?);
     let plain = Pair { near: Box::new(near), far: Box::new(far) };
     let options = QosOptions::both(asked);
-    let listener = QosListener::bind("127.0.0.1:0", options.clone())?;
+    let listener = at.make(|| QosListener::bind(at.address(), options.clone()))?;
     let to = listener.local_address()?;
     let connecting = thread::spawn(move || QosStream::connect(to, &options));
     let (far, _) = listener.accept()?;
@@ -246,18 +323,19 @@ fn tcp(asked: Specification) -> Result<(Pair, Pair), Box<dyn Error>> {
     Ok((plain, Pair { near: Box::new(near), far: Box::new(far) }))
 }
 
-fn udp() -> Result<(Pair, Pair), Box<dyn Error>> {
-    let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+fn udp(at: &Far) -> Result<(Pair, Pair), Box<dyn Error>> {
+    let (near, far) = (UdpSocket::bind("0.0.0.0:0")?, at.make(|| UdpSocket::bind(at.address()))?);
     near.connect(far.local_addr()?)?;
     far.connect(near.local_addr()?)?;
     for socket in [&near, &far] {
         socket.set_read_timeout(Some(READ_TIMEOUT))?;
     }
     let plain = Pair { near: Box::new(near), far: Box::new(far) };
-    let listener = QosSocket::bind("127.0.0.1:0", QosOptions::default())?;
+    let listener = at.make(|| QosSocket::bind(at.address(), QosOptions::default()))?;
     let to = listener.local_address();
     let connecting = thread::spawn(move || QosSocket::connect(to, &QosOptions::default()));
-    let (far, _) = listener.accept()?;
+    // It makes a socket for the connection.
+    let (far, _) = at.make(|| listener.accept())?;
     let near = connecting.join().expect("connected")?;
     for socket in [&near, &far] {
         socket.set_read_timeout(Some(READ_TIMEOUT))?;
@@ -266,12 +344,16 @@ fn udp() -> Result<(Pair, Pair), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut plain_tcp, mut qos_tcp) = tcp(Specification::default())?;
+    let mut words = std::env::args().skip(1);
+    let mbit = words.find_map(|word| word.strip_prefix("--mbit=").map(str::to_owned));
+    let is_linked = mbit.is_some() || std::env::args().any(|word| word == "--link");
+    let at = if is_linked { Far::linked(mbit.as_deref()) } else { Far::Loopback };
+    let (mut plain_tcp, mut qos_tcp) = tcp(Specification::default(), &at)?;
     // Messages are kept until they are acknowledged.
     let rec_time = Term::coerced(ontempo_foundation::Duration::from_secs(10));
     let recovers = Specification { rec_time, ..Specification::default() };
-    let (mut plain_beside, mut recovering) = tcp(recovers)?;
-    let (mut plain_udp, mut qos_udp) = udp()?;
+    let (mut plain_beside, mut recovering) = tcp(recovers, &at)?;
+    let (mut plain_udp, mut qos_udp) = udp(&at)?;
     for size in [64, 1_280, 60_000] {
         compare("TCP", &mut plain_tcp, &mut qos_tcp, size);
         compare("TCP, rec_time", &mut plain_beside, &mut recovering, size);

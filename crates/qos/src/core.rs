@@ -341,11 +341,22 @@ impl Core {
     /// Has `mark` give the packets the DSCP that the network asks for, where it asks for another one since
     /// the last call, or for none any more. What fails is tried again at the next call.
     pub(super) fn mark_anew(&self, mark: impl FnOnce(Dscp) -> io::Result<()>) {
-        let asked = lock(&self.reserved).of(Direction::Sending).and_then(|standing| standing.dscp);
+        // Held until it is marked: a new socket is marked before or after that.
+        let reserved = lock(&self.reserved);
+        let asked = reserved.of(Direction::Sending).and_then(|standing| standing.dscp);
         let wanted = asked.filter(|_| self.takes_dscp).unwrap_or(self.own_dscp);
         if wanted != self.dscp() && mark(wanted).is_ok() {
             self.dscp.store(wanted.get(), Relaxed);
         }
+    }
+
+    /// Has `mark` give a new socket's packets the DSCP that those of the one before have.
+    ///
+    /// # Errors
+    /// That of `mark`.
+    pub(super) fn mark_again(&self, mark: impl FnOnce(Dscp) -> io::Result<()>) -> io::Result<()> {
+        let _held = lock(&self.reserved);
+        mark(self.dscp())
     }
 
     /// This end's address.

@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::core::{deadline, lock, lock_until, try_lock};
 use super::facade;
 use super::gate::Gate;
+use super::maintenance::Maintained;
 use super::recovery::{FIRST_PAUSE, Phase, Recovery, Step};
 use super::setup::{Returning, SetupError};
 use super::stream::read_setup;
@@ -246,10 +247,8 @@ impl Inner {
             .and_then(|()| stream.set_write_timeout(Some(Wall::from_secs(1))))
             .and_then(|()| io::Write::write_all(&mut (&stream), &answer.to_bytes()));
         // Otherwise it may come again.
-        let gone_on = written.map_err(Failed::from).and_then(|()| {
-            facade::mark((&stream).into(), self.core.remote().is_ipv4(), self.core.dscp())?;
-            self.go_on(stream, returning.received)
-        });
+        let gone_on =
+            written.map_err(Failed::from).and_then(|()| self.go_on(stream, returning.received));
         // Otherwise a thread waits already.
         if gone_on.is_err() && is_new {
             recovery.bring_back();
@@ -268,6 +267,7 @@ impl Inner {
         let mut reader = lock(&self.reader);
         let mut writer = lock(&self.writer);
         sys::replace(&self.channel, stream)?;
+        self.core.mark_again(|dscp| Maintained::mark(&**self, dscp))?;
         reader.restart();
         writer.restart(reader.counts.as_ref().map_or(0, Counts::received));
         let (since, is_pumped) =

@@ -126,3 +126,35 @@ fn packets_get_what_the_network_asks_for_as_long_as_it_does_unless_the_options_h
         }
     }
 }
+
+#[test]
+fn a_new_socket_is_not_marked_as_before_while_the_network_asks_for_something_else() {
+    let sending = QosOptions { reserve: Reserve::ControlledLoad, ..QosOptions::sending(video()) };
+    let receiving = QosOptions::receiving(video());
+    let (stream, _other) = streams(([127, 0, 0, 1], 0).into(), sending, receiving);
+    let core = stream.inner().core();
+    for standing in &mut lock(&core.reserved).standing {
+        standing.dscp = Dscp::new(26);
+    }
+    let given = thread::scope(|scope| {
+        let (marking, begun) = std::sync::mpsc::channel();
+        let again = scope.spawn(move || {
+            begun.recv().unwrap();
+            let mut given = None;
+            core.mark_again(|dscp| {
+                given = Some(dscp.get());
+                Ok(())
+            })
+            .unwrap();
+            given
+        });
+        core.mark_anew(|_| {
+            marking.send(()).unwrap();
+            // Time in which the other would take the DSCP of before.
+            thread::sleep(Wall::from_millis(50));
+            Ok(())
+        });
+        again.join().unwrap()
+    });
+    assert_eq!(given, Some(26));
+}
