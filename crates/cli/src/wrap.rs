@@ -50,7 +50,7 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
     let Some((program, program_arguments)) = arguments.command.split_first() else {
         return Err(Failure::Input("no command is given".to_owned()));
     };
-    let mut reports = Reports::new(program, dscp, arguments.direction);
+    let mut reports = Reports::new(program, arguments.direction);
     let signals = Signals::set()?;
     // Orphaned descendants become children of this process, so that their sockets are still found.
     set_child_subreaper(Some(rustix::process::getpid()))
@@ -85,7 +85,8 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
                     let flows = followed.select(measured, flows, &open);
                     remain = flows.iter().filter(|flow| flow.is_closed).count();
                     reservations.follow(&flows);
-                    reports.publish(&flows, &reservations);
+                    marker.ask(reservations.asked_of(&flows));
+                    reports.publish(&flows, &reservations, &marker);
                 }
                 Err(error) => reports.warn_once(&error),
             }

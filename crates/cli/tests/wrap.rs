@@ -119,6 +119,116 @@ fn unmodified_iperf_is_marked_reserved_and_monitored() {
     network.end();
 }
 
+/// Sends a packet of 1,000 bytes every 20 ms until the file `stop` is there; the second connection has a
+/// code point of its own, CS1.
+const STEADY: &str = "
+import os, socket, time
+peers = [socket.create_connection((os.environ['PEER'], 5201)) for _ in range(2)]
+time.sleep(0.5)
+own = peers[1]
+if own.family == socket.AF_INET6:
+    own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 32)
+else:
+    own.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 32)
+while not os.path.exists('stop'):
+    for peer in peers: peer.sendall(bytes(1000))
+    time.sleep(0.02)
+";
+
+/// Takes two connections and all that they send.
+const TAKING: &str = "
+import socket, threading
+server = socket.create_server(('::', 5201), family=socket.AF_INET6, dualstack_ipv6=True)
+def take(peer):
+    while peer.recv(65536): pass
+threads = [threading.Thread(target=take, args=(server.accept()[0],)) for _ in range(2)]
+for thread in threads: thread.start()
+";
+
+/// The code points of `h1`'s sockets, as `ss` has them, in order.
+fn code_points(network: &Network) -> Vec<u8> {
+    let shown = network.exec("h1", "ss -tnOH --tos state established dport = :5201");
+    let of = |line: &str| {
+        let v6 = line.contains("[fd00");
+        let word = if v6 { "tclass:0x" } else { "tos:0x" };
+        let octet = line.split_once(word).map_or("0", |(_, rest)| rest);
+        let octet = octet.split_whitespace().next().unwrap_or_default();
+        u8::from_str_radix(octet, 16).expect("an octet") >> 2
+    };
+    let mut found: Vec<u8> = shown.lines().map(of).collect();
+    found.sort_unstable();
+    found
+}
+
+/// A program whose sockets the network asks for a DSCP bears it as long as it does.
+fn follows_what_the_network_asks_for(v6: bool) {
+    let mut network = Network::new(if v6 { "wrapsix" } else { "wrapmark" }, v6);
+    fs::write(network.place.path("flow.toml"), SPECIFICATION).expect("a specification");
+    fs::create_dir_all(network.place.path("reports")).expect("a folder");
+    let aggregates = |dscp: &str| format!("aggregates = [{{ dscp = {dscp:?} }}]");
+    for (node, more) in [("h1", ""), ("r1", &*aggregates("AF23")), ("r2", ""), ("h2", "")] {
+        network.configure(node, more);
+        network.start(node);
+    }
+    let trace = network.place.path("trace.pcapng").display().to_string();
+    let capture = capture(&network, &trace);
+    wait_until("the capture", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+    let server = ["receive", "--", "python3", "-c", TAKING];
+    let mut server = Killed(wrapped(&network, "h2", &server).spawn().expect("ip is there"));
+    wait_until("the server", || network.exec("h2", "ss -tlnH sport = :5201").contains("5201"));
+    let client = ["send", "--", "python3", "-c", STEADY];
+    let mut client = wrapped(&network, "h1", &client);
+    client.env("PEER", if v6 { "fd00:3::2" } else { "10.0.3.2" });
+    let mut client = Killed(client.spawn().expect("ip is there"));
+
+    // AF23 in place of AF41; what has CS1 of its own is left alone.
+    wait_until("AF23", || code_points(&network) == [8, 22]);
+    let reported = || report(&network, "sender").map(|one| one["dscp"].clone());
+    wait_until("a report", || reported() == Some(22.into()));
+    // The network asks for another one in the middle of the flow.
+    network.signal("r1", "-USR1");
+    network.configure("r1", &aggregates("AF13"));
+    network.start("r1");
+    wait_until("AF13", || code_points(&network) == [8, 14]);
+    // Without the daemon nothing is asked for.
+    network.signal("h1", "-KILL");
+    wait_until("AF41", || code_points(&network) == [8, 34]);
+    network.start("h1");
+    wait_until("AF13 again", || code_points(&network) == [8, 14]);
+    fs::write(network.place.path("stop"), "").expect("written");
+    assert_eq!(client.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(0));
+    drop(capture);
+
+    let fields = ["-r", &trace, "-T", "fields", "-e", "ip.dsfield.dscp", "-e", "ipv6.tclass.dscp"];
+    let fields = [&fields[..], &["-e", "tcp.srcport", "-Y", "tcp.dstport == 5201 && tcp.len > 0"]];
+    let shown = run("tshark", &fields.concat());
+    let mut seen: std::collections::BTreeMap<&str, Vec<&str>> = Default::default();
+    for line in shown.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let points = seen.entry(words[1]).or_default();
+        if points.last() != Some(&words[0]) {
+            points.push(words[0]);
+        }
+    }
+    let seen: Vec<Vec<&str>> = seen.into_values().collect();
+    eprintln!("code points on the wire: {seen:?}");
+    let is_asked = |points: &Vec<&str>| points.ends_with(&["22", "14", "34", "14"]);
+    let is_own = |points: &Vec<&str>| points.ends_with(&["8"]) && !points.contains(&"22");
+    assert!(seen.len() == 2 && seen.iter().any(is_asked) && seen.iter().any(is_own), "{seen:?}");
+    network.end();
+}
+
+#[test]
+fn a_program_is_marked_as_the_network_asks_for_unless_it_marks_by_itself() {
+    if !can_reserve() || !require_programs(&["python3", "tshark", "ss"]) {
+        return;
+    }
+    for v6 in [false, true] {
+        follows_what_the_network_asks_for(v6);
+    }
+}
+
 /// Sends more than its peer has read when it ends.
 const HASTY: &str = "
 import socket, time

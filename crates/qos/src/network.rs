@@ -9,9 +9,7 @@ use std::time::Duration as Wall;
 use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_reservation::local::{Client, Notice, Request, socket};
-use ontempo_reservation::message::{
-    AdSpec, Dclass, Descriptor, FlowSpec, Mark, Sender, Session, Style,
-};
+use ontempo_reservation::message::{AdSpec, Descriptor, FlowSpec, Mark, Sender, Session, Style};
 use ontempo_reservation::qos::{self as mapping, Packing};
 
 use super::wire::{TCP_HEADER, UDP_HEADER};
@@ -25,13 +23,6 @@ const UNKNOWN_SIZE: Bytes = Bytes::new(1_500);
 /// The DSCP that RFC 4594 recommends for such a flow.
 pub(super) fn dscp(agreed: &Specification) -> Dscp {
     Dscp::new(mapping::dscp(agreed).bits()).unwrap_or_default()
-}
-
-/// What a sender's packets are to be marked with. The daemon passes on nothing else, but a socket of
-/// whoever has set the path of another daemon's must not mark network control either.
-fn asked_of(sender: &Sender, marks: &[Mark]) -> Option<Dscp> {
-    let mark = marks.iter().find(|mark| mark.is_for(sender))?;
-    mark.dscps.and(Dclass::MARKABLE).first().and_then(Dscp::new)
 }
 
 /// Reservation of one direction.
@@ -341,7 +332,7 @@ impl Standing {
             }
             Notice::Reserved { flows, marks, .. } if is_ours(flows) => {
                 self.end(self.granted(), String::new());
-                self.dscp = asked_of(&self.sender, marks);
+                self.dscp = Mark::asked_of(&self.sender, marks).and_then(Dscp::new);
             }
             Notice::Reserved { .. } if self.state == self.granted() => {
                 self.end(Reservation::Lost, "the receiver or the network has ended it".to_owned());
@@ -373,6 +364,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use ontempo_foundation::MessageRate;
+    use ontempo_reservation::message::Dclass;
 
     use super::*;
 

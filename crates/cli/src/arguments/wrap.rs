@@ -19,7 +19,7 @@ pub(crate) enum QosCommand {
 The sockets of the program and its child processes are marked with the DSCP that fits the \
 specification: accepted connections at once, other sockets a few tens of ms after they are created. \
 With --reserve controlled-load, this host's RSVP daemon reserves for its connections; the program at the \
-other end must be run in the same way. `ontempo monitor` shows the throughput of its TCP connections.
+other end must be run in the same way. What is reserved is marked as the network asks for, if it does. `ontempo monitor` shows the throughput of its TCP connections.
 
 Marking and reservations end with the program; the exit code is the program's.
 

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use ontempo_monitor::{Publisher, ReportFolder, Role, SocketReport};
 
-use super::reservations::Reservations;
+use super::reservations::{Reservations, State};
+use super::sockets::Marker;
 use super::traffic::{Flow, TcpCounters};
 use crate::arguments::FlowDirection;
 use crate::monitor::since_1970_ms;
@@ -27,7 +28,6 @@ struct Measurement {
 /// Publishes reports of connections.
 pub(super) struct Reports {
     name: String,
-    dscp: u8,
     direction: FlowDirection,
     publisher: Option<Publisher>,
     measured: BTreeMap<Key, Measurement>,
@@ -36,11 +36,10 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub(super) fn new(program: &str, dscp: u8, direction: FlowDirection) -> Self {
+    pub(super) fn new(program: &str, direction: FlowDirection) -> Self {
         let name = Path::new(program).file_name().unwrap_or_default();
         Self {
             name: name.to_string_lossy().into_owned(),
-            dscp,
             direction,
             publisher: ReportFolder::to_publish().map(Publisher::new),
             measured: BTreeMap::new(),
@@ -51,7 +50,7 @@ impl Reports {
 
     /// Publishes a report of these connections, which replaces the one before. Connections over UDP
     /// have no counters.
-    pub(super) fn publish(&mut self, flows: &[Flow], reservations: &Reservations) {
+    pub(super) fn publish(&mut self, flows: &[Flow], reservations: &Reservations, marker: &Marker) {
         let mut before = std::mem::take(&mut self.measured);
         let mut sockets = Vec::new();
         for flow in flows {
@@ -64,7 +63,9 @@ impl Reports {
                     continue;
                 }
                 let key = (flow.inode, sends);
-                sockets.push(self.socket(flow, sends, before.remove(&key), reservations));
+                let state = reservations.of(flow, sends);
+                let dscp = marker.dscp(flow.inode);
+                sockets.push(self.socket(flow, sends, before.remove(&key), state, dscp));
             }
         }
         sockets.sort_by_key(|socket| socket.id);
@@ -79,7 +80,8 @@ impl Reports {
         flow: &Flow,
         sends: bool,
         before: Option<Measurement>,
-        reservations: &Reservations,
+        (reservation, reason): State,
+        dscp: u8,
     ) -> SocketReport {
         let TcpCounters {
             sent_bytes,
@@ -103,7 +105,6 @@ impl Reports {
             |before| (before.id, before.opened_ms),
         );
         self.measured.insert((flow.inode, sends), Measurement { id, opened_ms, bytes, at: now });
-        let (reservation, reason) = reservations.of(flow, sends);
         SocketReport {
             id,
             name: self.name.clone(),
@@ -111,7 +112,7 @@ impl Reports {
             carrier: flow.carrier,
             local: flow.local.to_string(),
             remote: flow.remote.to_string(),
-            dscp: self.dscp,
+            dscp,
             reservation,
             reason,
             opened_ms,

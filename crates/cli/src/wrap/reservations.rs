@@ -10,7 +10,9 @@ use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
 use ontempo_monitor::{Carrier, Reservation};
 use ontempo_reservation::local::{self, Client, Notice, Request};
-use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
+use ontempo_reservation::message::{
+    Descriptor, FlowSpec, Mark, Sender, Session, Style, TrafficSpec,
+};
 use ontempo_reservation::qos::{self as mapping, Packing};
 
 use super::traffic::Flow;
@@ -27,7 +29,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_SHARE: u32 = 10;
 
 /// Reservation state of one direction, and the reason if refused or lost.
-type State = (Reservation, String);
+pub(super) type State = (Reservation, String);
 
 /// One direction of a connection.
 type FlowKey = (Session, Sender);
@@ -45,6 +47,8 @@ pub(super) struct Reservations {
     /// Why the daemon is unreachable; empty if nothing is to be reserved.
     daemon_error: String,
     sending: BTreeMap<FlowKey, State>,
+    /// The DSCP that the network asks for with what is reserved of `sending` (RFC 2996).
+    asked: BTreeMap<FlowKey, u8>,
     receiving: BTreeMap<Session, BTreeMap<Sender, State>>,
 }
 
@@ -61,6 +65,7 @@ impl Reservations {
             retry_at: Instant::now(),
             daemon_error: String::new(),
             sending: BTreeMap::new(),
+            asked: BTreeMap::new(),
             receiving: BTreeMap::new(),
         };
         if arguments.reserve == Service::Guaranteed {
@@ -109,10 +114,17 @@ impl Reservations {
         }
         if let Err(reason) = self.update(flows).and_then(|()| self.read_events()) {
             self.client = None;
+            self.asked.clear();
             self.daemon_error = reason;
             let pause = RETRY_INTERVAL.max(begins.elapsed() * RETRY_SHARE);
             self.retry_at = Instant::now() + pause;
         }
+    }
+
+    /// The DSCP that the network asks for of each of these connections for which it does, by inode.
+    pub(super) fn asked_of(&self, flows: &[Flow]) -> BTreeMap<u64, u8> {
+        let asked = |flow: &Flow| Some((flow.inode, *self.asked.get(&flow_key(flow, true))?));
+        flows.iter().filter_map(asked).collect()
     }
 
     /// Whether there are any, or requests for them.
@@ -151,6 +163,7 @@ impl Reservations {
             self.sending.keys().filter(|known| !current.contains(known)).copied().collect();
         for (session, sender) in gone {
             self.sending.remove(&(session, sender));
+            self.asked.remove(&(session, sender));
             // A refused request has left nothing to stop.
             let _ = self.request(Request::StopSending { session, sender })?;
         }
@@ -236,26 +249,33 @@ impl Reservations {
     fn on_notice(&mut self, notice: Notice) {
         let reserved = || (Reservation::ControlledLoad, String::new());
         match notice {
-            Notice::Reserved { session, flows, .. } => {
+            Notice::Reserved { session, flows, marks, .. } => {
                 let is_for = |sender: &Sender| {
                     flows
                         .iter()
                         .any(|flow| flow.filters.is_empty() || flow.filters.contains(sender))
                 };
-                for ((to, sender), state) in &mut self.sending {
+                for (flow @ (to, sender), state) in &mut self.sending {
                     if *to == session {
                         let was_reserved = state.0 == Reservation::ControlledLoad;
+                        self.asked.remove(flow);
                         *state = match (is_for(sender), was_reserved) {
                             (true, _) => reserved(),
                             (false, true) => (Reservation::Lost, "released by the receiver".into()),
                             (false, false) => continue,
                         };
+                        if is_for(sender)
+                            && let Some(dscp) = Mark::asked_of(sender, &marks)
+                        {
+                            self.asked.insert(*flow, dscp);
+                        }
                     }
                 }
             }
             Notice::PathError { session, sender, failure } => {
                 if let Some(state) = self.sending.get_mut(&(session, sender)) {
                     *state = (Reservation::Refused, failure.reason);
+                    self.asked.remove(&(session, sender));
                 }
             }
             Notice::Confirmed { session, flows, .. } => {
@@ -332,6 +352,7 @@ mod tests {
             retry_at: Instant::now(),
             daemon_error: String::new(),
             sending: BTreeMap::new(),
+            asked: BTreeMap::new(),
             receiving: BTreeMap::new(),
         };
         let flow = Flow {

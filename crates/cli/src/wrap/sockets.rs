@@ -1,4 +1,5 @@
-//! DSCP marking of the sockets of a program and its descendants.
+//! DSCP marking of the sockets of a program and its descendants: once, and again where the network asks
+//! for another code point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
-use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass, socket_domain};
+use rustix::net::sockopt::{ip_tos, ipv6_tclass, set_ip_tos, set_ipv6_tclass, socket_domain};
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
 };
@@ -17,11 +18,15 @@ use crate::output::write_stderr;
 /// Interval between scans for processes; their sockets are scanned at every call.
 const PROCESS_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Marks each socket once.
+/// Marks each socket, and marks it anew as long as the program has not done so itself.
 pub(super) struct Marker {
-    /// The TOS octet: DSCP and two ECN bits.
-    tos: u8,
-    marked: BTreeSet<u64>,
+    /// DSCP of the specification.
+    dscp: u8,
+    /// What the network asks for instead, by the socket's inode.
+    asked: BTreeMap<u64, u8>,
+    /// What each socket was marked with, by its inode; `None` where it is left alone: it cannot be marked,
+    /// or the program has set a DSCP of its own.
+    marked: BTreeMap<u64, Option<u8>>,
     processes: Vec<u32>,
     /// Children of this process that others have left to it.
     adopted: Vec<u32>,
@@ -32,8 +37,9 @@ pub(super) struct Marker {
 impl Marker {
     pub(super) fn new(dscp: u8) -> Self {
         Self {
-            tos: dscp << 2,
-            marked: BTreeSet::new(),
+            dscp,
+            asked: BTreeMap::new(),
+            marked: BTreeMap::new(),
             processes: Vec::new(),
             adopted: Vec::new(),
             scanned: None,
@@ -41,7 +47,20 @@ impl Marker {
         }
     }
 
-    /// Marks new sockets; returns the inodes of all open ones.
+    /// From the next scan on, these sockets bear what the network asks for, the others the DSCP of the
+    /// specification.
+    pub(super) fn ask(&mut self, asked: BTreeMap<u64, u8>) {
+        self.asked = asked;
+    }
+
+    /// The DSCP of a socket, by its inode, as far as it is known.
+    pub(super) fn dscp(&self, inode: u64) -> u8 {
+        let marked = self.marked.get(&inode).copied().flatten();
+        // One that is closed sends with what it had.
+        marked.or_else(|| self.asked.get(&inode).copied()).unwrap_or(self.dscp)
+    }
+
+    /// Marks new sockets, and those that are to bear another DSCP; returns the inodes of all open ones.
     pub(super) fn mark_new(&mut self, root: u32) -> BTreeSet<u64> {
         if self.scanned.is_none_or(|at| at.elapsed() >= PROCESS_SCAN_INTERVAL) {
             self.scanned = Some(Instant::now());
@@ -51,21 +70,25 @@ impl Marker {
         for process in self.processes.clone() {
             for (descriptor, inode) in sockets_of(process) {
                 open.insert(inode);
-                if self.marked.contains(&inode) {
-                    continue;
-                }
-                match fetch(process, descriptor).and_then(|socket| self.mark(&socket)) {
-                    Ok(()) => drop(self.marked.insert(inode)),
+                let wanted = self.asked.get(&inode).copied().unwrap_or(self.dscp);
+                let before = match self.marked.get(&inode) {
+                    None => None,
+                    Some(Some(before)) if *before != wanted => Some(*before),
+                    Some(_) => continue,
+                };
+                let marking = |socket| mark(&socket, before, wanted);
+                match fetch(process, descriptor).and_then(marking) {
+                    Ok(marked) => drop(self.marked.insert(inode, marked)),
                     // The socket is closed, or the process has ended.
                     Err(Errno::BADF | Errno::SRCH | Errno::NOTSOCK) => {}
                     Err(error) => {
-                        self.marked.insert(inode);
+                        self.marked.insert(inode, None);
                         self.warn(process, error);
                     }
                 }
             }
         }
-        self.marked.retain(|inode| open.contains(inode));
+        self.marked.retain(|inode, _| open.contains(inode));
         open
     }
 
@@ -78,19 +101,6 @@ impl Marker {
         });
     }
 
-    fn mark(&self, socket: &OwnedFd) -> Result<(), Errno> {
-        match socket_domain(socket)? {
-            AddressFamily::INET => set_ip_tos(socket, self.tos),
-            AddressFamily::INET6 => {
-                // A dual-stack socket may send IPv4 packets; an IPv6-only socket refuses this
-                // option.
-                let _ = set_ip_tos(socket, self.tos);
-                set_ipv6_tclass(socket, u32::from(self.tos))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn warn(&mut self, process: u32, error: Errno) {
         if !std::mem::replace(&mut self.warned, true) {
             write_stderr(&format!(
@@ -99,6 +109,35 @@ impl Marker {
             ));
         }
     }
+}
+
+/// Marks a socket with a DSCP, unless it has another one than it was marked with before; returns what it
+/// was marked with.
+fn mark(socket: &OwnedFd, before: Option<u8>, dscp: u8) -> Result<Option<u8>, Errno> {
+    let domain = socket_domain(socket)?;
+    // The octet's two bits of ECN are the kernel's, which keeps those of TCP.
+    let tos = dscp << 2;
+    let is_same = |tos: u32| before.is_none_or(|before| tos >> 2 == u32::from(before));
+    match domain {
+        AddressFamily::INET => {
+            if !is_same(u32::from(ip_tos(socket)?)) {
+                return Ok(None);
+            }
+            set_ip_tos(socket, tos)?;
+        }
+        AddressFamily::INET6 => {
+            if !is_same(ipv6_tclass(socket)?) {
+                return Ok(None);
+            }
+            // A dual-stack socket may send IPv4 packets; an IPv6-only socket refuses this option.
+            if ip_tos(socket).is_ok_and(|tos| is_same(u32::from(tos))) {
+                let _ = set_ip_tos(socket, tos);
+            }
+            set_ipv6_tclass(socket, u32::from(tos))?;
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(dscp))
 }
 
 /// Duplicates a descriptor of another process; closing the duplicate leaves the original open.
@@ -167,7 +206,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut marker = Marker::new(34);
         let open = marker.mark_new(std::process::id());
-        assert!(!open.is_empty() && open.is_superset(&marker.marked));
+        assert!(!open.is_empty() && marker.marked.keys().all(|one| open.contains(one)));
         assert_eq!(ip_tos(&listener).unwrap(), 34 << 2);
         // A DSCP that the program sets later is not overwritten.
         set_ip_tos(&listener, 0).unwrap();

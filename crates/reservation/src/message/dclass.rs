@@ -145,6 +145,15 @@ impl Mark {
     pub fn is_for(&self, sender: &Sender) -> bool {
         self.senders.is_empty() || self.senders.contains(sender)
     }
+
+    /// The DSCP, 1 to 47, that a sender marks its packets with; `None` where these ask it for none.
+    ///
+    /// A daemon passes on only what may be marked with, but who has set the path of another one's socket
+    /// must not make a program mark network control either.
+    pub fn asked_of(sender: &Sender, marks: &[Self]) -> Option<u8> {
+        let mark = marks.iter().find(|mark| mark.is_for(sender))?;
+        mark.dscps.and(Dclass::MARKABLE).first()
+    }
 }
 
 #[cfg(test)]
