@@ -44,7 +44,7 @@ pub use probe::{Probe, ProbeOptions, Step, StepResult};
 pub use receiver::{Event, Receiver, ReceiverOptions};
 pub use sender::{Failure, Full, Pace, Sender, SenderOptions};
 pub use token::Token;
-pub use trace::{Progress, Recorder, RecorderOptions, Recording, Trace, TraceRow};
+pub use trace::{Progress, Recorder, RecorderOptions, Recording, Refused, Trace, TraceRow};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_place::Output;
-use ontempo_probe::{Progress, Recorder, RecorderOptions, SenderOptions, Token, Trace};
+use ontempo_probe::{Progress, Recorder, RecorderOptions, Refused, SenderOptions, Token, Trace};
 use ontempo_session::StoppableWriter;
 use ontempo_udp::random;
 use serde_json::json;
@@ -30,6 +30,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// The smallest packet of a recording: scouts must be much smaller.
 const MIN_PACKET: u64 = 500;
+
+/// The loss is said to be in doubt from that much on, which is as exact as it is otherwise.
+const IN_DOUBT: f64 = 0.01;
 
 /// A new file, which goes again if nothing is written.
 struct NewFile {
@@ -194,7 +197,7 @@ fn text(path: &Path, trace: &Trace, recorded: f64) -> String {
          left out    {:.2} s, until the path was in use\n\
          rate        {:.2} to {:.2} Mbit/s, mean {:.2}\n\
          delay       {:.1} to {:.1} ms\n\
-         loss        {:.2} %, its own queue's not counted\n\
+         loss        {:.2} %, its own queue's not counted{}\n{}\
          round trip  {:.1} ms at least\n\
          packets     {sent} sent, {arrived} arrived\n\n\
          In a scenario, for a link:\n    \
@@ -207,8 +210,32 @@ fn text(path: &Path, trace: &Trace, recorded: f64) -> String {
         delay[0],
         delay[2],
         loss[1],
+        doubt(trace),
+        refused_by(trace.refused),
         trace.round_trip.as_secs_f64() * 1e3,
     )
+}
+
+/// How much more or less the loss may be, if that is much.
+fn doubt(trace: &Trace) -> String {
+    if trace.loss_doubt < IN_DOUBT {
+        return String::new();
+    }
+    let points = trace.loss_doubt * 100.0;
+    format!("; in doubt by {points:.1} points: its causes are not told apart better")
+}
+
+/// The line that names what refused packets.
+fn refused_by(refused: Refused) -> &'static str {
+    match refused {
+        Refused::Nothing => "",
+        Refused::ByQueue => {
+            "refused     by a queue that drops packets before it is full, or is short: not among the loss\n"
+        }
+        Refused::ByPolicer => {
+            "refused     by a policer: what is beyond its rate is not among the loss; a link of a scenario makes it wait\n"
+        }
+    }
 }
 
 fn document(
@@ -236,6 +263,12 @@ fn document(
         "delay_min_s": delay[0],
         "delay_max_s": delay[2],
         "loss": loss[1],
+        "loss_doubt": trace.loss_doubt,
+        "refused_by": match trace.refused {
+            Refused::Nothing => None,
+            Refused::ByQueue => Some("queue"),
+            Refused::ByPolicer => Some("policer"),
+        },
         "base_rtt_s": trace.round_trip.as_secs_f64(),
         "sent_packets": trace.packets.0,
         "received_packets": trace.packets.1,

@@ -43,7 +43,7 @@ const MAX_QUEUE: Duration = Duration::from_secs(2);
 const SCOUT_GAP: Duration = Duration::from_millis(3);
 
 /// Where nothing else may be sent, a scout goes so often.
-const STALL_GAP: Duration = Duration::from_millis(20);
+pub(super) const STALL_GAP: Duration = Duration::from_millis(20);
 
 /// Packets that wait at the bottleneck longer than this are certainly behind others, ns.
 pub(super) const QUEUED: i64 = 1_000_000;

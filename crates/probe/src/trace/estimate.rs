@@ -8,6 +8,7 @@ use super::base::BaseFinder;
 use super::control::QUEUED;
 use super::rate::{self, Departure, USED_SHARE, Window, place_of};
 use super::recorder::{MISSING, Noted, Recording};
+use super::refused::Refused;
 
 /// Delays without a queue that differ by less are one delay, ns.
 const SAME_BASE: i64 = 1_000_000;
@@ -45,6 +46,11 @@ pub struct Trace {
     pub round_trip: Duration,
     /// How long it took until the path was in use: the first row begins then.
     pub left_out: Duration,
+    /// What refused packets; those do not count as lost.
+    pub refused: Refused,
+    /// So much more or less the loss of the whole may be, 0 to 1, as its causes are not told apart better: two standard
+    /// errors, by losses as if they were independent.
+    pub loss_doubt: f64,
 }
 
 impl Trace {
@@ -140,6 +146,8 @@ impl Recording {
             is_limited: at_most * 5 > count,
             round_trip: Duration::from_nanos(round_trip as u64),
             left_out: Duration::from_nanos(left_out as u64),
+            refused: losses.refused,
+            loss_doubt: losses.doubt,
         }
     }
 

@@ -1,10 +1,10 @@
 //! Which packets the path lost, and when; those that the recorder's own queue lost are not among them.
 
-use super::control::QUEUED;
+use super::control::{QUEUED, STALL_GAP};
 use super::estimate::Arrival;
 use super::rate::{Departure, place_of};
 use super::recorder::Recording;
-use super::refused::{Kinds, POLICED, Refusal, Taken};
+use super::refused::{Kinds, Refusal, Refused, Taken, Told, shrunk};
 
 /// Span over which losses are counted, s: shorter ones have too few packets.
 const LOSS_SPAN: f64 = 1.0;
@@ -19,7 +19,7 @@ const OVERFLOW_MORE: f64 = 0.005;
 const OUTAGE: (usize, i64) = (10, 100_000_000);
 
 /// The most that losses are taken off again from a rate.
-const MAX_COUNTED: f64 = 0.99;
+pub(super) const MAX_COUNTED: f64 = 0.99;
 
 /// A burst of at least so many is the path's if it took this share of the time that the bottleneck takes to
 /// send it: what a queue does not take in takes none.
@@ -35,11 +35,15 @@ pub(super) struct Losses {
     pub(super) by_window: Vec<f64>,
     /// In each window: the share of packets that the path lost without it being known which, since the
     /// recorder's queue lost some, too.
-    unplaced: Vec<f64>,
+    pub(super) unplaced: Vec<f64>,
     /// Packets that the bottleneck sent and the path lost, in the order of time.
-    lost: Vec<Departure>,
+    pub(super) lost: Vec<Departure>,
     /// In each window: the rate beyond which packets were refused without a queue, bit/s, if they were.
     pub(super) policed: Vec<Option<f64>>,
+    /// What refused packets.
+    pub(super) refused: Refused,
+    /// So much more or less the loss may be, 0 to 1, as the causes are not told apart better: two standard errors.
+    pub(super) doubt: f64,
 }
 
 impl Losses {
@@ -64,24 +68,30 @@ impl Losses {
 }
 
 /// Packets lost one after the other.
-struct Burst {
+pub(super) struct Burst {
     /// The first, and the one after the last.
-    numbers: (usize, usize),
+    pub(super) numbers: (usize, usize),
     /// When the arrivals before and after them left the bottleneck, ns.
-    left: (i64, i64),
+    pub(super) left: (i64, i64),
     /// The path lost it, not the recorder's queue.
     is_placed: bool,
     /// The bottleneck was idle in between: what passed of the time says nothing.
     is_idle: bool,
+    /// What was lost next was sent after the queue had gone: how much time this took is not known.
+    is_cut: bool,
 }
 
 impl Burst {
+    const fn new(numbers: (usize, usize), left: (i64, i64)) -> Self {
+        Self { numbers, left, is_placed: false, is_idle: false, is_cut: false }
+    }
+
     /// Too few for it to be known of this burst alone whether it took the bottleneck's time.
     fn is_short(&self) -> bool {
         self.count() < PLACED.0
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.numbers.1 - self.numbers.0
     }
 
@@ -102,7 +112,7 @@ impl Burst {
 type Paces = (Option<f64>, Option<f64>);
 
 /// Windows of the span over which losses are counted.
-fn windows_of_span(window: i64) -> usize {
+pub(super) fn windows_of_span(window: i64) -> usize {
     ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize
 }
 
@@ -120,17 +130,19 @@ impl Recording {
         let mut passing = vec![window; count];
         all.outages.iter().for_each(|outage| take(*outage, window, &mut passing));
         let times = (begun, window);
-        match self.refusal_of(&all, begun) {
+        let Told { refusal, doubt } = self.refusal_of(&all, begun);
+        let losses = match refusal {
             Refusal::None => self.losses_of_path(&all, &passing, times),
             Refusal::Queue { before } => self.losses_behind(&all, &passing, times, before),
             Refusal::Policer { loss } => self.losses_policed(&all, &passing, times, loss),
-        }
+        };
+        Losses { refused: refusal.refused(), doubt, ..losses }
     }
 
     /// When packets were first refused without a queue, ns, if they were.
     pub(super) fn policed_since(&self, arrivals: &[Arrival]) -> Option<i64> {
         let all = self.fates(arrivals, 0, (i64::MAX, 1));
-        match self.refusal_of(&all, 0) {
+        match self.refusal_of(&all, 0).refusal {
             Refusal::Policer { .. } => {
                 let mut alone = all.bursts.iter().filter(|burst| !self.is_behind(burst, 0));
                 alone.next().map(|burst| burst.left.0)
@@ -139,7 +151,7 @@ impl Recording {
         }
     }
 
-    fn refusal_of(&self, all: &Fates, begun: i64) -> Refusal {
+    fn refusal_of(&self, all: &Fates, begun: i64) -> Told {
         let Fates { fates, bursts, taken, .. } = all;
         let mut kinds = Kinds::default();
         for burst in bursts.iter().filter(|burst| !self.packets[burst.numbers.0].is_scout) {
@@ -158,8 +170,9 @@ impl Recording {
     }
 
     /// Whether a queue waited while this burst was lost.
-    fn is_behind(&self, burst: &Burst, begun: i64) -> bool {
-        burst.left.0 - (self.packets[burst.numbers.1].sent - begun) >= QUEUED
+    pub(super) fn is_behind(&self, burst: &Burst, begun: i64) -> bool {
+        let place = if burst.is_cut { burst.numbers.1 - 1 } else { burst.numbers.1 };
+        burst.left.0 - (self.packets[place].sent - begun) >= QUEUED
     }
 
     /// Losses of a path whose queue refuses packets before it is full: those that took the bottleneck's
@@ -176,10 +189,12 @@ impl Recording {
         let count = passing.len();
         let span = windows_of_span(window);
         let place = |left: i64| place_of(left, window, count) / span;
-        let weight = |burst: &Burst| match () {
-            () if burst.is_paths() => 1.0,
-            () if self.is_behind(burst, begun) => taken[place(burst.left.1)],
-            () => 0.0,
+        // What was sent after the queue had gone was not refused by it.
+        let is_gone =
+            |burst: &Burst| self.packets[burst.numbers.0].sent - begun - burst.left.0 >= QUEUED;
+        let weight = |burst: &Burst| match burst.is_paths() || is_gone(burst) {
+            true => 1.0,
+            false => taken[place(burst.left.1)],
         };
         let mut lost = vec![0.0; count.div_ceil(span)];
         let mut all = lost.clone();
@@ -196,62 +211,17 @@ impl Recording {
             let share = if lost > 0.0 { lost / (lost + all) } else { 0.0 };
             1.0 - (1.0 - share) * (1.0 - before) * (*passed as f64 / window as f64)
         });
-        let known = bursts.iter().map(|burst| (burst, weight(burst)));
+        // Of the others the time is not known.
+        let is_known =
+            |burst: &&Burst| burst.is_paths() || !burst.is_cut && self.is_behind(burst, begun);
+        let known = bursts.iter().filter(is_known);
+        let known = known.map(|burst| (burst, weight(burst)));
         Losses {
             by_window: by_window.collect(),
             unplaced: vec![before.min(MAX_COUNTED); count],
             lost: self.departures(known.filter(|(_, weight)| *weight > 0.0), begun),
             policed: vec![None; count],
-        }
-    }
-
-    /// Losses of a path that refuses what is beyond a rate: `loss`, and outages.
-    fn losses_policed(
-        &self,
-        all: &Fates,
-        passing: &[i64],
-        (begun, window): (i64, i64),
-        loss: f64,
-    ) -> Losses {
-        let Fates { fates, bursts, .. } = all;
-        let count = passing.len();
-        let span = windows_of_span(window);
-        let mut tallies = vec![Tally::default(); count.div_ceil(span)];
-        for fate in fates.iter().flatten() {
-            tallies[place_of(fate.left, window, count) / span].all += 1;
-        }
-        for burst in bursts.iter().filter(|burst| !self.is_behind(burst, begun)) {
-            let tally = &mut tallies[place_of(burst.left.1, window, count) / span];
-            tally.lost += burst.count() as u64;
-        }
-        // Between two refusals what passes is the policer's rate, if nothing but full packets is sent: in
-        // pauses it saves for later, or saves no more.
-        let mut passed = vec![(0.0, 0.0); count.div_ceil(span)];
-        let mut before: Option<usize> = None;
-        for burst in bursts.iter().filter(|burst| !self.is_behind(burst, begun)) {
-            let first = burst.numbers.0;
-            let Some(from) = before.replace(first) else { continue };
-            if self.packets[from..=first].iter().any(|packet| packet.is_scout) {
-                continue;
-            }
-            let is_passed = |fate: &&Option<Fate>| fate.is_some_and(|fate| !fate.is_lost);
-            let (bits, time) = &mut passed[place_of(burst.left.1, window, count) / span];
-            *bits += fates[from..first].iter().filter(is_passed).count() as f64 * self.bits.0;
-            *time += (self.packets[first].sent - self.packets[from].sent) as f64 / 1e9;
-        }
-        let policed = (0..count).map(|place| {
-            let (bits, time) = passed[place / span];
-            let is_policed = tallies[place / span].share() > POLICED && bits > 0.0 && time > 0.0;
-            is_policed.then(|| bits / time / (1.0 - loss.min(MAX_COUNTED)))
-        });
-        let policed = policed.collect();
-        let by_window =
-            passing.iter().map(|passed| 1.0 - (1.0 - loss) * (*passed as f64 / window as f64));
-        Losses {
-            by_window: by_window.collect(),
-            unplaced: vec![loss.min(MAX_COUNTED); count],
-            lost: Vec::new(),
-            policed,
+            ..Losses::default()
         }
     }
 
@@ -294,9 +264,9 @@ impl Recording {
             1.0 - kept * (*passed as f64 / window as f64)
         });
         let by_window = by_window.collect();
-        let known = bursts.iter().filter(|burst| burst.is_placed || !overflows);
+        let known = bursts.iter().filter(|burst| burst.is_placed || !(overflows || burst.is_cut));
         let lost = self.departures(known.map(|burst| (burst, 1.0)), begun);
-        Losses { by_window, unplaced, lost, policed: vec![None; count] }
+        Losses { by_window, unplaced, lost, policed: vec![None; count], ..Losses::default() }
     }
 
     fn bits_of(&self, number: usize) -> f64 {
@@ -335,13 +305,30 @@ impl Recording {
         let (first, after) = burst.numbers;
         let sent = |number: usize| self.packets[number].sent - begun;
         let from = burst.left.0.max(sent(first));
-        let last = after - 1;
+        let last = self.witnessed(first..after);
         // Behind a queue the last one left later than it was sent, just before the next.
         let left = burst.left(last - first);
         let is_behind = left - sent(after) >= QUEUED;
         let until = if is_behind { left } else { sent(last).min(burst.left.1) };
-        let is_long = after - first >= OUTAGE.0 && until - from >= OUTAGE.1;
+        let is_long = last + 1 - first >= OUTAGE.0 && until - from >= OUTAGE.1;
         (is_long && sent(last) - burst.left.0 >= QUEUED).then_some((from, until))
+    }
+
+    /// The last of these lost packets that tells of an outage: while nothing was sent nothing was lost, and of what was
+    /// sent after that one or two may be lost for another reason.
+    fn witnessed(&self, lost: std::ops::Range<usize>) -> usize {
+        let is_far = |number: &usize| {
+            self.packets[*number].sent - self.packets[number - 1].sent
+                > 2 * STALL_GAP.as_nanos() as i64
+        };
+        let (first, mut last) = (lost.start, lost.end - 1);
+        while let Some(after) = (first + 1..=last).rev().find(is_far) {
+            if last + 1 - after >= PLACED.0 {
+                break;
+            }
+            last = after - 1;
+        }
+        last
     }
 
     /// Whether it is certain that the path lost this burst: it took the bottleneck's time, or the queue was
@@ -397,7 +384,7 @@ impl Recording {
     /// The time that this burst took of the bottleneck, and would have taken, ns, if it was lost behind a
     /// queue and is not known to be the path's.
     fn taken(&self, burst: &Burst, (before, later): Paces, begun: i64) -> Option<(f64, f64)> {
-        if burst.is_placed || !self.is_behind(burst, begun) {
+        if burst.is_placed || burst.is_cut || !self.is_behind(burst, begun) {
             return None;
         }
         let pace = f64::midpoint(before.or(later)?, later.or(before)?);
@@ -405,6 +392,19 @@ impl Recording {
         let lost: f64 = (first..after).map(|number| self.bits_of(number)).sum();
         let span = (burst.left.1 - burst.left.0) as f64;
         Some((span - self.bits_of(after) * pace, lost * pace))
+    }
+
+    /// A burst, or both of it: what was sent behind a queue, and what after that had gone. A queue that refuses
+    /// something does so to the first only.
+    fn cut(&self, burst: Burst, begun: i64) -> impl Iterator<Item = Burst> {
+        let (first, after) = burst.numbers;
+        let is_gone = |number: &usize| self.packets[*number].sent - begun - burst.left.0 >= QUEUED;
+        let gone = (first..after).find(is_gone).unwrap_or(after);
+        let is_two = gone > first && gone < after;
+        let begin =
+            Burst { is_cut: true, ..Burst::new((first, gone), (burst.left.0, burst.left.0)) };
+        let rest = if is_two { Burst::new((gone, after), burst.left) } else { burst };
+        is_two.then_some(begin).into_iter().chain([rest])
     }
 
     /// What became of the packets up to the last that arrived. (A copy without `Option` would be as large
@@ -442,26 +442,27 @@ impl Recording {
             let numbers = (number - lost_since, number);
             let was = before.replace(after);
             let Some(was) = was.filter(|_| std::mem::take(&mut lost_since) > 0) else { continue };
-            let mut burst =
-                Burst { numbers, left: (was.left, after.left), is_placed: false, is_idle: false };
-            if let Some(outage) = self.outage(&burst, begun) {
+            let whole = Burst::new(numbers, (was.left, after.left));
+            if let Some(outage) = self.outage(&whole, begun) {
                 outages.push(outage);
                 continue;
             }
-            let paces = self.paces(&burst, &fates, begun);
-            burst.is_placed = self.is_placed(&burst, paces, begun);
-            burst.is_idle = self.is_idle(&burst, paces, begun);
-            if let Some((time, due)) = self.taken(&burst, paces, begun) {
-                taken.all.add(time, due);
-                taken.spans[place_of(after.left, spans.0, spans.1)].add(time, due);
+            for mut burst in self.cut(whole, begun) {
+                let paces = self.paces(&burst, &fates, begun);
+                burst.is_placed = self.is_placed(&burst, paces, begun);
+                burst.is_idle = self.is_idle(&burst, paces, begun);
+                if let Some((time, due)) = self.taken(&burst, paces, begun) {
+                    taken.all.add(time, due);
+                    taken.spans[place_of(after.left, spans.0, spans.1)].add(time, due);
+                }
+                // A lost packet was where those around it were: the longer queue of both counts.
+                let (waited, ahead) = (was.waited.max(after.waited), was.ahead.max(after.ahead));
+                for (place, lost) in (burst.numbers.0..burst.numbers.1).enumerate() {
+                    let (left, is_placed) = (burst.left(place), burst.is_placed);
+                    fates[lost] = Some(Fate { left, waited, ahead, is_lost: true, is_placed });
+                }
+                bursts.push(burst);
             }
-            // A lost packet was where those around it were: the longer queue of both counts.
-            let (waited, ahead) = (was.waited.max(after.waited), was.ahead.max(after.ahead));
-            for (place, lost) in (numbers.0..numbers.1).enumerate() {
-                let (left, is_placed) = (burst.left(place), burst.is_placed);
-                fates[lost] = Some(Fate { left, waited, ahead, is_lost: true, is_placed });
-            }
-            bursts.push(burst);
         }
         Fates { fates, bursts, outages, taken }
     }
@@ -469,10 +470,10 @@ impl Recording {
 
 /// What became of all packets.
 #[derive(Default)]
-struct Fates {
+pub(super) struct Fates {
     /// By number; none of those lost in an outage.
-    fates: Vec<Option<Fate>>,
-    bursts: Vec<Burst>,
+    pub(super) fates: Vec<Option<Fate>>,
+    pub(super) bursts: Vec<Burst>,
     /// From when until when nothing passed, ns.
     outages: Vec<(i64, i64)>,
     taken: TakenBySpan,
@@ -490,20 +491,21 @@ impl TakenBySpan {
     fn shares(&self) -> Vec<f64> {
         let usual = if self.all.is_some() { self.all.share() } else { None };
         let Some(usual) = usual else { return vec![0.0; self.spans.len()] };
-        self.spans.iter().map(|taken| taken.share().unwrap_or(usual)).collect()
+        let seen: Vec<_> = self.spans.iter().map(|span| span.seen(&self.all)).collect();
+        shrunk(&seen).into_iter().map(|share| share.unwrap_or(usual).clamp(0.0, 1.0)).collect()
     }
 }
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug)]
-struct Fate {
+pub(super) struct Fate {
     /// When it left the bottleneck, or would have, ns.
-    left: i64,
+    pub(super) left: i64,
     /// Queueing delay, ns.
     waited: f64,
     /// Bits that waited before it.
     ahead: f64,
-    is_lost: bool,
+    pub(super) is_lost: bool,
     /// It is known that the path lost it.
     is_placed: bool,
 }

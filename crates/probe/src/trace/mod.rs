@@ -17,12 +17,14 @@ mod control;
 mod estimate;
 mod log;
 mod loss;
+mod policed;
 mod rate;
 mod recorder;
 mod refused;
 
 pub use estimate::{Trace, TraceRow};
 pub use recorder::{Progress, Recorder, RecorderOptions, Recording};
+pub use refused::Refused;
 
 pub(crate) use log::ArrivalLog;
 

@@ -20,9 +20,6 @@ const MIN_REFUSED: f64 = 0.1;
 /// (RFC 8033, section 4.1, and RFC 8289, section 5.6).
 const CLEAR: f64 = 1.5;
 
-/// A second in which so many are refused without a queue shows the policer's rate.
-pub(super) const POLICED: f64 = 0.1;
-
 /// The bottleneck's time that losses took, and that these packets would have taken, ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
@@ -52,6 +49,16 @@ impl Taken {
         (one - 2.0 * share * both + share * share * other).max(0.0).sqrt() / self.due
     }
 
+    /// The share of these losses, and its variance if one of them differs from their share as those of `all` do
+    /// from theirs; `None` without losses.
+    pub(super) fn seen(&self, all: &Self) -> Option<(f64, f64)> {
+        let usual = all.time / all.due;
+        let (one, other, both) = all.squares;
+        let each = (one - 2.0 * usual * both + usual * usual * other) / other;
+        let variance = each * self.squares.1 / (self.due * self.due);
+        (self.due > 0.0 && variance > 0.0).then(|| (self.time / self.due, variance))
+    }
+
     /// Whether any of these losses was behind the bottleneck.
     pub(super) fn is_some(&self) -> bool {
         self.due > 0.0 && self.time / self.due > SURE * self.error()
@@ -69,6 +76,27 @@ pub(super) struct Kinds {
     pub(super) alone: u64,
 }
 
+/// Values, each with its variance, that may be one value or may differ: what is known of one alone and what is known of all
+/// are both uncertain, and count as far as they are not (DerSimonian and Laird, "Meta-analysis in clinical
+/// trials", 1986).
+pub(super) fn shrunk(values: &[Option<(f64, f64)>]) -> Vec<Option<f64>> {
+    let known = || values.iter().flatten().filter(|(_, variance)| *variance > 0.0);
+    let sum = |of: &dyn Fn(f64, f64) -> f64| {
+        known().map(|(value, variance)| of(*value, 1.0 / variance)).sum::<f64>()
+    };
+    let (weights, squares) = (sum(&|_, weight| weight), sum(&|_, weight| weight * weight));
+    let mean = sum(&|value, weight| value * weight) / weights;
+    let apart = sum(&|value, weight| weight * (value - mean) * (value - mean));
+    // How much they differ beyond what they are uncertain by.
+    let beyond = f64::max(apart - (known().count() as f64 - 1.0), 0.0);
+    let between = beyond / f64::max(weights - squares / weights, f64::MIN_POSITIVE);
+    let one = |(value, variance): (f64, f64)| match variance > 0.0 {
+        true => mean + (value - mean) * between / (between + variance),
+        false => value,
+    };
+    values.iter().map(|value| value.map(one)).collect()
+}
+
 /// What refused packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Refusal {
@@ -78,6 +106,37 @@ pub(super) enum Refusal {
     Queue { before: f64 },
     /// Something without a queue, a policer. The share that the path loses.
     Policer { loss: f64 },
+}
+
+impl Refusal {
+    pub(super) const fn refused(self) -> Refused {
+        match self {
+            Self::None => Refused::Nothing,
+            Self::Queue { .. } => Refused::ByQueue,
+            Self::Policer { .. } => Refused::ByPolicer,
+        }
+    }
+}
+
+/// What refused packets of a recording, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refused {
+    /// Nothing, or a queue that was full, as far as is known.
+    #[default]
+    Nothing,
+    /// A queue: one that drops packets before it is full, or a short one that was full often.
+    ByQueue,
+    /// A policer.
+    ByPolicer,
+}
+
+/// What refused packets, and how much it is in doubt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) refusal: Refusal,
+    /// The share of packets that may be the path's losses and do not count as such, or the other way round: two
+    /// standard errors.
+    pub(super) doubt: f64,
 }
 
 /// Of packets: all, and those lost.
@@ -97,6 +156,13 @@ impl Counted {
         self.lost / self.all.max(1.0)
     }
 
+    /// Two standard errors of the share. None lost of a few does not say that none is lost ever: as if one more were, and
+    /// one more not (Laplace's rule of succession).
+    fn doubt(&self) -> f64 {
+        let share = (self.lost + 1.0) / (self.all + 2.0);
+        2.0 * (share * (1.0 - share) / (self.all + 2.0)).sqrt()
+    }
+
     /// How much more often they are lost than with this probability, if that is certain.
     fn beyond(&self, expected: f64) -> f64 {
         let share = self.share();
@@ -114,7 +180,7 @@ impl Recording {
         fate: impl Fn(usize) -> Option<(bool, f64)>,
         kinds: Kinds,
         taken: &Taken,
-    ) -> Refusal {
+    ) -> Told {
         let (mut loads, mut scouts, mut runs) = (Counted::default(), Counted::default(), 0.0);
         let is_scout = |number: usize| self.packets[number].is_scout;
         for number in 2..self.packets.len() {
@@ -131,21 +197,28 @@ impl Recording {
         let (lost, without) = (loads.share(), scouts.share());
         // Losses come in bursts: a run of scouts counts once.
         let error = (lost * (1.0 - lost) / f64::max(runs, 1.0)).sqrt();
-        if alone > placed + queued && without + SURE * error < lost {
-            return Refusal::Policer { loss: scouts.beyond(0.0) };
+        let is_alone = alone > placed + queued;
+        if is_alone && without + SURE * error < lost {
+            return Told { refusal: Refusal::Policer { loss: without }, doubt: scouts.doubt() };
         }
-        let Some(share) = taken.share() else { return Refusal::None };
+        // A policer that drops too little to be seen.
+        let mut doubt = if is_alone { f64::max(lost - without, 0.0) + 2.0 * error } else { 0.0 };
+        let all = loads.all.max(1.0);
+        let Some(share) = taken.share() else { return Told { refusal: Refusal::None, doubt } };
         let refused = queued * (1.0 - share);
+        let unclear = 2.0 * queued * taken.error();
         let is_certain = 1.0 - share > SURE * taken.error();
-        if !is_certain || refused < MIN_REFUSED * (placed + queued + alone) {
-            return Refusal::None;
-        }
         // Of those that were not refused.
         let behind = (placed + share * queued) / (loads.all - refused).max(1.0);
         let before = scouts.beyond(behind);
-        match before * loads.all * 2.0 < refused {
-            true => Refusal::Queue { before },
-            false => Refusal::None,
+        let is_queue = is_certain
+            && refused >= MIN_REFUSED * (placed + queued + alone)
+            && before * loads.all * 2.0 < refused;
+        if is_queue {
+            let doubt = f64::max(unclear / all, scouts.doubt()).min(lost);
+            return Told { refusal: Refusal::Queue { before }, doubt };
         }
+        doubt = f64::max(doubt, (refused + unclear) / all).min(lost);
+        Told { refusal: Refusal::None, doubt }
     }
 }

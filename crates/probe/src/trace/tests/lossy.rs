@@ -1,5 +1,6 @@
 //! Paths that lose everything for a time, and paths that lose in bursts.
 
+use super::recorder::{MISSING, Noted};
 use super::*;
 
 impl World {
@@ -90,4 +91,43 @@ fn losses_in_bursts_are_found_and_leave_the_rate() {
             assert!((found - truth).abs() < 0.015 + 0.1 * truth, "{found} of {truth}\n{text}");
         }
     }
+}
+
+/// Packets each 10 ms from `begun` ms on, lost or not, by the letters: `L` a full one, `s` a scout, in capitals or not as
+/// they are; `x` behind it: lost; `_`: nothing is sent for 100 ms.
+fn noted(letters: &str) -> Recording {
+    let mut recording = Recording { bits: (11_200.0, 944.0), ..Recording::default() };
+    let (mut now, mut index) = (0, 0);
+    for letter in letters.chars() {
+        match letter {
+            '_' => now += 100_000_000,
+            'x' => {
+                index -= 1;
+                recording.packets.last_mut().expect("one before").index = MISSING;
+            }
+            _ => {
+                let is_scout = letter == 's';
+                let at = now + 20_000_000;
+                recording.packets.push(Noted { sent: now, at, index, is_scout });
+                (now, index) = (now + 10_000_000, index + 1);
+            }
+        }
+    }
+    recording.duration = Duration::from_nanos(now as u64);
+    recording
+}
+
+/// While nothing is sent nothing is lost, and one scout may be lost for another reason.
+#[test]
+fn a_pause_beside_losses_is_no_outage() {
+    let lost = |letters: &str| {
+        let trace = noted(letters).trace(WINDOW);
+        trace.rows.iter().filter(|row| row.loss > 0.9).count()
+    };
+    let (many, few) = ("L".repeat(40), "Lx".repeat(9));
+    assert_eq!(lost(&format!("{many}{few}__sx{many}")), 0);
+    assert_eq!(lost(&format!("{many}{few}__sxsx{many}")), 0);
+    // Three in a row were not.
+    assert!(lost(&format!("{many}{few}__sxsxsx{many}")) >= 3);
+    assert!(lost(&format!("{many}{few}{few}sx{many}")) >= 1);
 }

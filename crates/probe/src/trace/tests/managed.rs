@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use ontempo_network::{
     CoDel, CoDelParameters, DelayLaw, Discipline, Dropped, Extras, Fate, FqCoDel,
-    FqCoDelParameters, Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Queued,
-    ScheduledLink, ScheduledLinkParameters, TokenBucket,
+    FqCoDelParameters, Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Queued, Red,
+    RedParameters, ScheduledLink, ScheduledLinkParameters, TokenBucket,
 };
 
 use super::*;
@@ -117,6 +117,14 @@ fn pie(loss: f64, seed: u64) -> Bottleneck {
     Bottleneck::known(queue, Extras::default(), loss, seed)
 }
 
+/// With ns-2's thresholds for packets of 1,400 bytes.
+fn red(loss: f64, seed: u64) -> Bottleneck {
+    let (rate, mean) = (Rate::from_bits_per_sec(3_000_000), Bytes::new(1_400));
+    let parameters = RedParameters::automatic(rate, mean, RedParameters::TARGET_DELAY);
+    let red = Red::new(parameters).expect("parameters");
+    Bottleneck::known(Queue::Red(Box::new(red)), Extras::default(), loss, seed)
+}
+
 fn policed(loss: f64, seed: u64) -> Bottleneck {
     let policer = TokenBucket::policer(Rate::from_bits_per_sec(1_000_000), Bytes::new(20_000));
     let extras = Extras { policer: Some(policer.expect("a rate")), ..Extras::default() };
@@ -140,7 +148,8 @@ fn found(trace: &Trace) -> (f64, Vec<f64>) {
 /// What a queue drops before it is full is not the path's loss, and the rate is that of what leaves.
 #[test]
 fn what_a_managed_queue_drops_is_not_lost_by_the_path() {
-    let kinds: [(&str, Kind); 3] = [("codel", codel), ("fq-codel", fq_codel), ("pie", pie)];
+    let kinds: [(&str, Kind); 4] =
+        [("codel", codel), ("fq-codel", fq_codel), ("pie", pie), ("red", red)];
     for (name, kind) in kinds {
         for (loss, seed) in [(0.0, 1), (0.0, 2), (0.0, 3), (0.05, 1), (0.05, 2), (0.05, 3)] {
             let (lost, rates) = found(&recorded(kind(loss, seed), seed));
@@ -149,6 +158,17 @@ fn what_a_managed_queue_drops_is_not_lost_by_the_path() {
             assert!((lost - loss).abs() < 0.015, "{text}");
             assert!(rates.iter().all(|rate| (rate / 3.0 - 1.0).abs() < 0.1), "{text}");
         }
+    }
+}
+
+/// What a queue refused before a pause is not the path's because a scout in the pause was lost, too.
+#[test]
+fn losses_before_a_pause_and_in_it_are_not_one_burst() {
+    for (kind, loss, seed) in [(pie as Kind, 0.1, 4), (pie, 0.2, 3), (pie, 0.2, 23)] {
+        let (lost, rates) = found(&recorded(kind(loss, seed), seed));
+        let text = format!("{loss} lost, seed {seed}: {lost:.4}, {rates:.2?}");
+        println!("{text}");
+        assert!(rates.iter().all(|rate| (rate / 3.0 - 1.0).abs() < 0.1), "{text}");
     }
 }
 
@@ -163,6 +183,38 @@ fn behind_a_policer_its_rate_is_recorded_and_no_loss() {
         assert!(lost < 0.015, "{text}");
         assert!(rates.iter().all(|rate| (rate - 1.0).abs() < 0.1), "{text}");
     }
+}
+
+/// Of what the policer loses and what the path does each second has the rate; the loss is as exact as is said.
+#[test]
+fn behind_a_policer_that_loses_on_the_wire_too_its_rate_is_recorded_and_how_sure_the_loss_is() {
+    for (loss, seeds) in [(0.02, 1..=10), (0.1, 11..=20)] {
+        let mut within = 0;
+        for seed in seeds {
+            let trace = recorded(policed(loss, seed), seed);
+            let (lost, rates) = found(&trace);
+            let text = format!("{loss}, seed {seed}: {lost:.4}, {rates:.2?}");
+            println!("{text}");
+            assert_eq!(trace.refused, Refused::ByPolicer, "{text}");
+            assert!(rates.iter().all(|rate| (rate - 1.0).abs() < 0.1), "{text}");
+            within += u32::from((lost - loss).abs() < trace.loss_doubt);
+            assert!(trace.loss_doubt < 0.06, "{text}: {}", trace.loss_doubt);
+        }
+        // Two standard errors: 19 of 20.
+        assert!(within >= 8, "{within} of 10");
+    }
+}
+
+/// Who reads a recording learns what refused packets, and that nothing did.
+#[test]
+fn what_refused_packets_is_told() {
+    let trace = recorded(codel(0.0, 1), 1);
+    assert_eq!(trace.refused, Refused::ByQueue);
+    assert!(trace.loss_doubt < 0.015, "{}", trace.loss_doubt);
+    let mut world = World::new(vec![piece(0.0, 3.0, 22, 0.05)]);
+    let trace = record(&mut world, 20.0).trace(WINDOW);
+    assert_eq!(trace.refused, Refused::Nothing);
+    assert!(trace.loss_doubt < 0.015, "{}", trace.loss_doubt);
 }
 
 /// A scout's own transmission was at the rate that it met, not at that of a row in which nothing passes.
