@@ -22,10 +22,18 @@ pub(crate) struct Enforcement {
     begun: BTreeSet<InterfaceId>,
 }
 
+/// Numbers of classes that were taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakenOver {
+    /// That this daemon has made, before the interface was down or had another address.
+    pub(crate) own: usize,
+    /// That a daemon before this one has left.
+    pub(crate) left: usize,
+}
+
 impl Enforcement {
-    /// Sets up an interface, or takes over the classes of a daemon before this one; returns their
-    /// number.
-    pub(crate) fn attach(&mut self, id: InterfaceId, device: Htb) -> Result<usize, String> {
+    /// Sets up an interface, or takes over the classes that are there.
+    pub(crate) fn attach(&mut self, id: InterfaceId, device: Htb) -> Result<TakenOver, String> {
         let name = device.name().to_owned();
         let found = objects(&name)?;
         let mut device = device;
@@ -59,13 +67,16 @@ impl Enforcement {
             batch_all(&device.end());
         }
         done?;
-        let adopted = device.adopted();
-        self.down.remove(&name);
+        if let Some(before) = self.down.remove(&name) {
+            device.follow(&before);
+        }
+        let own = device.adopted_own();
+        let taken = TakenOver { own, left: device.adopted() - own };
         if is_new {
             self.begun.insert(id);
         }
         self.devices.insert(id, device);
-        Ok(adopted)
+        Ok(taken)
     }
 
     /// Ends traffic control where it was set up anew: the daemon does not start, and what was there
@@ -274,7 +285,7 @@ mod tests {
     }
 
     /// With an interface `d0` of a new namespace; not where this machine gives none.
-    fn enforcing(work: impl FnOnce(Enforcement) + Send) {
+    fn enforcing(work: impl FnOnce(Enforcement, fn() -> Htb) + Send) {
         if !ontempo_testing::require_programs(&["ip", "tc"]) {
             return;
         }
@@ -284,14 +295,9 @@ mod tests {
             if !has_interface {
                 return ontempo_testing::record_skip("no namespace of its own");
             }
-            let rate = Rate::from_bits_per_sec(1_500_000);
-            let (name, mtu, none) = ("d0".to_owned(), Bytes::new(1_500), Bytes::ZERO);
-            let reservable = Rate::from_bits_per_sec(1_000_000);
-            let device = Device { name, rate, reservable, mtu, header: none, uncounted: none };
             let mut enforcement = Enforcement::default();
-            let device = Htb::new(device).expect("d0 is a name");
-            enforcement.attach(BY, device).expect("it is free");
-            work(enforcement);
+            enforcement.attach(BY, device()).expect("it is free");
+            work(enforcement, device);
         };
         // A namespace belongs to a thread; its name tells which test a skip is of.
         let name = std::thread::current().name().unwrap_or_default().to_owned();
@@ -299,6 +305,14 @@ mod tests {
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, work);
             thread.expect("a thread").join().expect("no panic");
         });
+    }
+
+    fn device() -> Htb {
+        let rate = Rate::from_bits_per_sec(1_500_000);
+        let (name, mtu, none) = ("d0".to_owned(), Bytes::new(1_500), Bytes::ZERO);
+        let reservable = Rate::from_bits_per_sec(1_000_000);
+        let device = Device { name, rate, reservable, mtu, header: none, uncounted: none };
+        Htb::new(device).expect("d0 is a name")
     }
 
     fn run(script: &str) -> bool {
@@ -316,9 +330,31 @@ mod tests {
     }
 
     #[test]
+    fn after_a_flap_the_daemons_own_classes_are_told_from_those_that_were_left_to_it() {
+        enforcing(|mut enforcement, device| {
+            let add = |handle, port| ControlRequest::Add(BY, Handle(handle), reservation(port));
+            assert_eq!(enforcement.apply(&[add(1, 9), add(2, 10)]), []);
+            // The daemon ends, and the next one has the first of both refreshed before the link flaps.
+            let mut enforcement = Enforcement::default();
+            let taken = |enforcement: &mut Enforcement| {
+                let TakenOver { own, left } = enforcement.attach(BY, device()).expect("it is ours");
+                (own, left)
+            };
+            assert_eq!(taken(&mut enforcement), (0, 2));
+            assert_eq!(enforcement.apply(&[add(1, 9), add(3, 11)]), []);
+            enforcement.detach(BY);
+            assert_eq!(taken(&mut enforcement), (2, 1));
+            // Also the second time, though nothing has been refreshed in between.
+            enforcement.detach(BY);
+            assert_eq!(taken(&mut enforcement), (2, 1));
+            assert_eq!((enforcement.adopted(BY), enforcement.purge(BY)), (3, 3));
+        });
+    }
+
+    #[test]
     fn what_fails_takes_nothing_from_the_next_with_its_handle_and_what_is_gone_hinders_no_removal()
     {
-        enforcing(|mut enforcement| {
+        enforcing(|mut enforcement, _| {
             let add = |handle, port| ControlRequest::Add(BY, Handle(handle), reservation(port));
             let remove = |handle| ControlRequest::Remove(BY, Handle(handle));
             let modify =

@@ -115,8 +115,10 @@ pub struct Htb {
     /// The discipline was there before us.
     theirs: bool,
     installed: BTreeMap<Handle, Installed>,
-    /// Classes of a daemon before this one whose reservation has not been refreshed yet.
+    /// Classes that were there whose reservation has not been refreshed yet.
     adopted: BTreeMap<u16, Found>,
+    /// Those of them that this daemon has made.
+    own: BTreeSet<u16>,
     /// Those classes by the keys of their filters.
     adopted_by: BTreeMap<Keys, u16>,
     /// The state from before a restart is not yet complete.
@@ -156,6 +158,7 @@ impl Htb {
             theirs: false,
             installed: BTreeMap::new(),
             adopted: BTreeMap::new(),
+            own: BTreeSet::new(),
             adopted_by: BTreeMap::new(),
             recovering: false,
             classes: BTreeSet::new(),
@@ -267,8 +270,8 @@ impl Htb {
         alone + self.aggregates.reserved()
     }
 
-    /// Takes over the classes and filters of a daemon before this one; returns the lines that set
-    /// up the rest of the interface.
+    /// Takes over the classes and filters that are there, of a daemon before this one or of this one before
+    /// the interface was down; returns the lines that set up the rest of the interface.
     pub fn adopt(&mut self, left: Left) -> Vec<String> {
         let Left { classes, tables, control, aggregates, finds_aggregates } = left;
         let mut lines = self.fixed_classes();
@@ -295,6 +298,18 @@ impl Htb {
     /// Number of classes taken over whose reservation has not been refreshed yet.
     pub fn adopted(&self) -> usize {
         self.adopted.len()
+    }
+
+    /// What was taken over is this daemon's own where the interface had it before it was down.
+    pub fn follow(&mut self, before: &Self) {
+        let made = before.installed.values().map(|known| known.class);
+        let all: BTreeSet<u16> = made.chain(before.own.iter().copied()).collect();
+        self.own = self.adopted.keys().copied().filter(|class| all.contains(class)).collect();
+    }
+
+    /// Number of classes taken over, and not refreshed yet, that this daemon has made.
+    pub fn adopted_own(&self) -> usize {
+        self.own.iter().filter(|class| self.adopted.contains_key(class)).count()
     }
 
     /// Whether anything was taken over that [`purge`](Self::purge) sets right.

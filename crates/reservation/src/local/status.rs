@@ -121,7 +121,7 @@ pub struct InterfaceStatus {
     pub latency_us: Option<u64>,
     /// Messages must be sealed (RFC 2747).
     pub authenticated: bool,
-    /// Classes of a daemon before this one whose reservation has not been refreshed yet.
+    /// Classes that were there when the interface was set up, whose reservation has not been refreshed yet.
     pub adopted: usize,
     /// What is enforced: the first 1,000 of all interfaces.
     pub enforced: Vec<EnforcedStatus>,

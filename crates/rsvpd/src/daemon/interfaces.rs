@@ -116,16 +116,20 @@ impl Daemon<'_> {
         if config.enforce {
             let mtu = Bytes::new(u64::from(new.mtu));
             let device = config.device(name, mtu, new.layer).map_err(DaemonError::Input)?;
-            let adopted = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
+            let taken = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
             if self.enforcement.is_recovering(id) {
                 let machine = self.config.machine();
                 let until = self.now() + machine.lifetime(machine.refresh);
                 self.purge_at.insert(id, until);
             }
-            if adopted > 0 {
-                let line =
-                    format!("{name}: took over {adopted} classes of a daemon before this one");
-                self.say(Level::Notice, &line);
+            for (count, whose) in [
+                (taken.own, "that this daemon has made"),
+                (taken.left, "of a daemon before this one"),
+            ] {
+                if count > 0 {
+                    let line = format!("{name}: took over {count} classes {whose}");
+                    self.say(Level::Notice, &line);
+                }
             }
         }
         if !config.is_authenticated() && !self.config.trust_network {
@@ -142,7 +146,7 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// Removes the classes of a daemon before this one that were not refreshed in time.
+    /// Removes the classes taken over that were not refreshed in time.
     pub(super) fn purge(&mut self, now: Time) {
         let mut purged = 0;
         let enforcement = &mut self.enforcement;
@@ -154,9 +158,8 @@ impl Daemon<'_> {
             !is_due
         });
         if purged > 0 {
-            let line = format!(
-                "removed {purged} classes of a daemon before this one, not refreshed in time"
-            );
+            let line =
+                format!("removed {purged} classes that were taken over and not refreshed in time");
             self.say(Level::Notice, &line);
         }
     }
