@@ -294,6 +294,7 @@ impl Daemon<'_> {
                     let (interface, handle) = request.place();
                     matches!(request, ControlRequest::Remove(..))
                         .then(|| self.enforcement.class_name(interface, handle))
+                        .filter(|class| !class.is_empty())
                 })
                 .collect();
             let failed = self.enforcement.apply(&requests);

@@ -283,9 +283,11 @@ impl Daemon<'_> {
             ControlRequest::Modify(.., new) => {
                 format!("{name}: class {class} changed: {}", of(new))
             }
-            ControlRequest::Remove(..) => {
-                format!("{name}: class {} removed", removed.unwrap_or_default())
-            }
+            ControlRequest::Remove(..) => match removed {
+                Some(class) => format!("{name}: class {class} removed"),
+                // Of what was refused there is none.
+                None => return,
+            },
         };
         self.say(Level::Info, &line);
     }
