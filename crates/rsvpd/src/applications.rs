@@ -14,6 +14,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::local::{MAX_LINE_LEN, Reply, line};
 use ontempo_reservation::message::{Sender, Session};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::config::Config;
 use crate::error::DaemonError;
@@ -26,6 +27,9 @@ const MAX_UNSENT_OF_USER: usize = 16 << 20;
 /// After an error of accept(), no connection is accepted for this time: where descriptors have run
 /// out, the listening socket stays readable.
 const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
+
+/// The extended attribute that holds a file's ACL (acl(5)).
+const ACL: &str = "system.posix_acl_access";
 
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
@@ -326,6 +330,11 @@ fn open_to(socket: &Path, group: Option<u32>, mode: u32) -> io::Result<()> {
     }
     // An opened path has no fchmod(2) of its own.
     let itself = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    // Its folder may have given it an ACL, whose users and groups the mode would let in.
+    match rustix::fs::removexattr(&itself, ACL) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
     fs::set_permissions(itself, fs::Permissions::from_mode(mode))
 }
 
@@ -438,9 +447,25 @@ pub(crate) mod tests {
         assert!(open_to(&victim, Some(0), 0o666).is_err());
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
         fs::remove_file(&socket).unwrap();
+        // By the folder's ACL a user of its own may use what is made in it.
+        let word = |tag: u16, rights: u16, whose: u32| -> Vec<u8> {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &whose.to_le_bytes()].concat()
+        };
+        let none = u32::MAX;
+        let entries =
+            [(1, 7, none), (2, 7, 64_007), (4, 7, none), (0x10, 7, none), (0x20, 0, none)];
+        let entries = entries.map(|(tag, rights, whose)| word(tag, rights, whose)).concat();
+        let acl = [&2_u32.to_le_bytes()[..], &entries].concat();
+        let flags = rustix::fs::XattrFlags::empty();
+        // Where the file system has none there is nothing to be taken away.
+        let set = rustix::fs::setxattr(&folder, "system.posix_acl_default", &acl, flags);
         let _bound = UnixListener::bind(&socket).unwrap();
+        let acl_of = || rustix::fs::getxattr(&socket, ACL, &mut [0_u8; 256]);
+        assert_eq!(acl_of().is_ok(), set.is_ok());
         open_to(&socket, None, 0o660).unwrap();
+        assert!(acl_of().is_err(), "somebody beside owner and group may connect");
         assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o660);
+        let _ = rustix::fs::removexattr(&folder, "system.posix_acl_default");
         // Nor is it made where another user could replace it.
         for (mode, is_fit) in [(0o755, true), (0o1777, true), (0o775, false), (0o777, false)] {
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
