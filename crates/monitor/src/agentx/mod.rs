@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use agentx::encodings::{SearchRange, Value as Set, VarBindList};
+use agentx::encodings::{SearchRange, VarBindList};
 use agentx::pdu::{
     Close, CloseReason, Get, GetBulk, GetNext, Header, Notify, Open, Ping, Register, ResError,
-    Response, TestSet, Type,
+    Response, Type,
 };
 
 use super::mib::qos::NOT_WRITABLE;
@@ -227,10 +227,9 @@ impl Agent {
 /// One step of a SET (RFC 2741, 7.2.4).
 fn set(header: &Header, message: &[u8], source: &mut impl Source) -> io::Result<Option<Vec<u8>>> {
     let answered = match header.ty {
-        Type::TestSet => match TestSet::from_bytes(message) {
-            Ok(asked) => source.test(&settings(asked.vb)),
-            // Such as octets that are no text, which the library does not read.
-            Err(_) => Err((1, NOT_WRITABLE)),
+        Type::TestSet => match pdu::settings(message) {
+            Some(asked) => source.test(&asked),
+            None => Err((1, NOT_WRITABLE)),
         },
         Type::CommitSet => source.commit().map_err(|()| (1, COMMIT_FAILED)),
         Type::UndoSet => source.undo().map_err(|()| (1, UNDO_FAILED)),
@@ -244,19 +243,6 @@ fn set(header: &Header, message: &[u8], source: &mut impl Source) -> io::Result<
         Ok(()) => Response::from_header(header).to_bytes().map(Some),
         Err((index, error)) => pdu::refusal(header, index, error).map(Some),
     }
-}
-
-/// The objects of a SET. A name that is too long, or a value of another kind, is one that nobody
-/// can set.
-fn settings(asked: VarBindList) -> Vec<(Oid, Value)> {
-    let values = asked.0.into_iter().map(|bind| {
-        let value = match bind.data {
-            Set::Integer(value) => Value::Integer(value),
-            _ => Value::OctetString(Vec::new()),
-        };
-        (Oid::from_message(&bind.name).unwrap_or_default(), value)
-    });
-    values.collect()
 }
 
 /// The object after the start of a range; the start with `EndOfMibView` if there is none.

@@ -1,9 +1,10 @@
-//! Parts of messages that the library does not encode: its octet strings are text, which an
+//! Parts of messages that the library does not encode or read: its octet strings are text, which an
 //! address is not.
 
 use std::io;
 
 use agentx::ByteOrder;
+use agentx::encodings::ID;
 use agentx::pdu::{Header, ResError, Response};
 
 use super::HEADER;
@@ -25,11 +26,7 @@ pub(super) struct Reply {
 impl Reply {
     /// Parses a response.
     pub(super) fn read(message: &[u8]) -> io::Result<Self> {
-        let order = if message.get(2).is_some_and(|flags| flags & 0x10 != 0) {
-            ByteOrder::BigEndian
-        } else {
-            ByteOrder::LittleEndian
-        };
+        let order = order_of(message);
         let rest = message.get(HEADER..).unwrap_or_default();
         let up = rest.first_chunk().ok_or(io::ErrorKind::InvalidData)?;
         let up = match order {
@@ -38,6 +35,85 @@ impl Reply {
         };
         let error = ResError::from_bytes(rest.get(4..).unwrap_or_default(), &order)?;
         Ok(Self { up, error })
+    }
+}
+
+/// The order of a message's numbers, as its flags have it (RFC 2741, 6.1).
+fn order_of(message: &[u8]) -> ByteOrder {
+    match message.get(2) {
+        Some(flags) if flags & 0x10 != 0 => ByteOrder::BigEndian,
+        _ => ByteOrder::LittleEndian,
+    }
+}
+
+/// The objects of a `TestSet` (RFC 2741, 5.4 and 6.2.10); `None` if it is malformed. A name that is too
+/// long, or a value that is no integer, is one that nobody can set, whatever its octets are.
+pub(super) fn settings(message: &[u8]) -> Option<Vec<(Oid, Value)>> {
+    let mut from = Fields { rest: message.get(HEADER..)?, order: order_of(message) };
+    // NON_DEFAULT_CONTEXT.
+    if message.get(2)? & 0x08 != 0 {
+        from.octets()?;
+    }
+    let mut asked = Vec::new();
+    while !from.rest.is_empty() {
+        let kind = match from.order {
+            ByteOrder::BigEndian => u16::from_be_bytes(*from.rest.first_chunk()?),
+            ByteOrder::LittleEndian => u16::from_le_bytes(*from.rest.first_chunk()?),
+        };
+        // The kind, and two bytes that are reserved.
+        from.take(4)?;
+        let name = from.name()?;
+        let mut value = Value::OctetString(Vec::new());
+        match kind {
+            2 => value = Value::Integer(from.word()?.cast_signed()),
+            // Counter32, Gauge32, TimeTicks; Counter64.
+            65..=67 => drop(from.word()?),
+            70 => drop(from.take(8)?),
+            // Octets, an address of IPv4, opaque.
+            4 | 64 | 68 => from.octets()?,
+            6 => drop(from.name()?),
+            // Null, and that nothing is there.
+            5 | 128..=130 => {}
+            _ => return None,
+        }
+        asked.push((name, value));
+    }
+    Some(asked)
+}
+
+/// What is left of a message.
+struct Fields<'a> {
+    rest: &'a [u8],
+    order: ByteOrder,
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        let bytes = *self.take(4)?.first_chunk()?;
+        Some(match self.order {
+            ByteOrder::BigEndian => u32::from_be_bytes(bytes),
+            ByteOrder::LittleEndian => u32::from_le_bytes(bytes),
+        })
+    }
+
+    /// Octets, which are padded (5.3).
+    fn octets(&mut self) -> Option<()> {
+        let length = usize::try_from(self.word()?).ok()?;
+        self.take(length.checked_next_multiple_of(4)?).map(drop)
+    }
+
+    /// An object identifier (5.1).
+    fn name(&mut self) -> Option<Oid> {
+        let words = usize::from(*self.rest.first()?);
+        let bytes = self.take(4 + words * 4)?;
+        let id = ID::from_bytes(bytes, &self.order).ok()?;
+        Some(Oid::from_message(&id).unwrap_or_default())
     }
 }
 

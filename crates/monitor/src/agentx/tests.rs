@@ -1,6 +1,7 @@
 //! Tests of the sub-agent: bytes of a master in, answers out.
 
-use agentx::encodings::{ID, SearchRangeList, Value as Read, VarBind};
+use agentx::encodings::{ID, OctetString, SearchRangeList, Value as Read, VarBind};
+use agentx::pdu::TestSet;
 use proptest::prelude::*;
 
 use super::super::tests::collected;
@@ -121,6 +122,35 @@ fn what_a_source_does_not_let_be_set_is_not_writable() {
     let answer = serving().handle(&test.to_bytes().unwrap(), &mut Flood(objects()));
     let answer = answer.unwrap().unwrap();
     assert_eq!(answer[24..28], [17, 0, 1, 0]);
+}
+
+#[test]
+fn whatever_octets_a_value_has_the_one_of_the_wrong_type_is_named() {
+    let (mut agent, mut source) = (serving(), Fixed::default());
+    let name: ID = "1.3.6.1.4".parse().unwrap();
+    let bind = |data| VarBind { name: name.clone(), data };
+    let text = bind(Read::OctetString(OctetString("xyz".to_owned())));
+    let mut test = TestSet::new(VarBindList(vec![bind(Read::Integer(1)), text]));
+    let message = test.to_bytes().unwrap();
+    let at = message.windows(3).position(|one| one == b"xyz").unwrap();
+    // Twice a kind and the name; an integer, and a length with four octets.
+    let name_length = (message.len() - HEADER - 2 * 4 - 4 - 8) / 2;
+    let at_kind = HEADER + 4 + name_length + 4;
+    // Octets, an address and an opaque value, none of them text.
+    for kind in [4, 64, 68] {
+        let mut message = message.clone();
+        message[at..at + 3].copy_from_slice(&[0xff, 0x80, 0]);
+        message[at_kind] = kind;
+        let answer = agent.handle(&message, &mut source).unwrap().unwrap();
+        assert_eq!(answer[24..28], [7, 0, 2, 0], "kind {kind}");
+    }
+    // One that is cut short sets nothing.
+    for length in HEADER + 1..message.len() {
+        let answer = agent.handle(&message[..length], &mut source);
+        let refused = answer.is_ok_and(|answer| answer.is_some_and(|one| one[24..26] != [0, 0]));
+        // But after the first object.
+        assert!(refused || source.tested.len() == 1, "{length}");
+    }
 }
 
 #[test]
