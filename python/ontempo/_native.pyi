@@ -582,6 +582,15 @@ class TransportStream:
     @property
     def continuity_errors(self) -> list[int]:
         """Packets at which the continuity counter of their PID jumps (ISO/IEC 13818-1, 2.4.3.3)."""
+    @property
+    def damaged(self) -> list[int]:
+        """Packets without the sync byte, at most an eighth: they count as stuffing.
+
+        What they carried belongs to no unit, and is missing where it was.
+        """
+    @property
+    def cut(self) -> int:
+        """Bytes of a packet that is cut at the end, 0 to 187: it is left out."""
 
 def read_transport_stream(data: bytes) -> TransportStream:
     """Read a whole MPEG transport stream of packets of 188 bytes, of at most 64 PIDs.

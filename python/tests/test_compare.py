@@ -92,6 +92,26 @@ def test_a_missing_scenario_is_bad_input(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, words).exit_code == 2
 
 
+def test_a_scenario_of_the_same_name_does_not_replace_the_comparison_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # It runs nothing: neither is a scenario.
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "same.toml").write_text("no scenario")
+    words = ["compare", "--no-open"]
+    first, second = (
+        CliRunner().invoke(app, [*words, f"{place}/same.toml"]) for place in ("a", "b")
+    )
+    told = f"holds the comparison of {tmp_path / 'a' / 'same.toml'}"
+    assert told not in " ".join(first.output.split())
+    assert second.exit_code == 2
+    assert told in " ".join(second.output.split())
+    named = CliRunner().invoke(app, [*words, "b/same.toml", "--out", "out/compare/same"])
+    assert told not in " ".join(named.output.split())
+
+
 @pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/dev/net/tun").exists(),
     reason="emulating needs the rights of root, and /dev/net/tun",

@@ -1,7 +1,7 @@
 """Folders for output, in a folder that others can write to; another user's need root."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -145,6 +145,19 @@ def test_a_saved_result_goes_through_nothing_of_another_user(shared: Path, tmp_p
         with pytest.raises(PermissionError, match=f"the link.* belongs to user {OTHER}"):
             result.save(shared / name)
     assert not list(victim.iterdir())
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_what_is_no_file_is_no_lock_and_that_is_said(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = pytest.importorskip("ontempo.lab.folder")
+    make(tmp_path / folder.LOCK)
+    with (
+        pytest.raises(folder.UnfitEnvironmentError, match=r"\.in-use: is no file"),
+        folder.claimed(tmp_path),
+    ):
+        pass
 
 
 def test_a_lock_is_not_written_through_a_link(shared: Path, tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ pub(crate) struct TransportStream {
     units: Vec<Py<MediaUnit>>,
     due_ns: Vec<u64>,
     continuity_errors: Vec<usize>,
+    damaged: Vec<usize>,
+    cut: usize,
 }
 
 /// Reads a whole transport stream; raises `ValueError` if the bytes are not one.
@@ -76,5 +78,7 @@ pub(crate) fn read_transport_stream(
         units: units.collect::<PyResult<_>>()?,
         due_ns: index.due.into_iter().map(Duration::as_nanos).collect(),
         continuity_errors: index.continuity_errors,
+        damaged: index.damaged,
+        cut: index.cut,
     })
 }

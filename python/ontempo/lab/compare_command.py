@@ -19,7 +19,11 @@ from ontempo.lab.compare import (
     title_of,
 )
 from ontempo.lab.compare_page import share, write_comparison
-from ontempo.lab.folder import claimed
+from ontempo.lab.errors import BadInputError
+from ontempo.lab.folder import claimed, write_text
+
+SCENARIO = "scenario.json"
+"""The path of the scenario that a folder holds the comparison of."""
 
 
 def run_compare(
@@ -29,9 +33,15 @@ def run_compare(
     only_emulated: Sequence[str],
     *,
     as_json: bool,
+    is_named: bool = True,
 ) -> Path:
-    """Run a scenario in both worlds, write the page and print the differences."""
+    """Run a scenario in both worlds, write the page and print the differences.
+
+    `is_named`: the user named the folder. Where its name is made from the scenario's,
+    `BadInputError` if it holds the comparison of another one.
+    """
     with claimed(out):
+        _note_scenario(path, out, is_named=is_named)
         run_worlds(path, out, options, only_emulated)
         simulated, emulated = (read_tables(out / world) for world in WORLDS)
         comparison = compare(title_of(out / "simulated") or path.stem, simulated, emulated)
@@ -45,6 +55,21 @@ def run_compare(
     console.print(as_table(comparison))
     console.print(f"\npage: {page}", soft_wrap=True, markup=False)
     return page
+
+
+def _note_scenario(path: Path, out: Path, *, is_named: bool) -> None:
+    """Note in a folder of which scenario it holds the comparison."""
+    note = out / SCENARIO
+    whole = str(path.resolve())
+    try:
+        before = json.loads(note.read_text("utf-8"))
+    except (OSError, ValueError):
+        before = whole
+    if not is_named and before != whole:
+        raise BadInputError(
+            f"{out}: holds the comparison of {before}; choose another folder with --out"
+        )
+    write_text(note, json.dumps(whole) + "\n")
 
 
 def as_table(comparison: Comparison) -> Table:

@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,11 +63,26 @@ def claimed(folder: Path) -> Iterator[None]:
 def _lock_file(folder: Path) -> TextIO:
     opened = open_folder(folder)
     try:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(LOCK, flags, 0o666, dir_fd=opened)
+        # A pipe or a device must not wait for who holds its other end.
+        how = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        file = os.open(LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT | how, 0o666, dir_fd=opened)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise _no_lock(folder) from error
+        raise
     finally:
         os.close(opened)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise _no_lock(folder)
     return os.fdopen(file, "a+", encoding="utf-8")
+
+
+def _no_lock(folder: Path) -> UnfitEnvironmentError:
+    return UnfitEnvironmentError(
+        f"{folder / LOCK}: is no file, but a link, a pipe or a folder, and cannot be this folder's"
+        " lock; move it away, or choose another folder with --out"
+    )
 
 
 def require_replaceable(folder: Path, is_own: Callable[[Path], bool]) -> None:

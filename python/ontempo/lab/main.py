@@ -330,7 +330,10 @@ def compare(
     with exit_codes(again):
         options = [word for text in sets or [] for word in ("--set", text)]
         options += [] if seed is None else ["--seed", str(seed)]
-        path = run_compare(scenario, folder, options, ["--ipv6"] if ipv6 else [], as_json=as_json)
+        only_emulated = ["--ipv6"] if ipv6 else []
+        path = run_compare(
+            scenario, folder, options, only_emulated, as_json=as_json, is_named=out is not None
+        )
         if open_page or (open_page is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
 

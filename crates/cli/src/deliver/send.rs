@@ -1,7 +1,7 @@
 //! `ontempo send`.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
+use ontempo_media::{Chunker, PcrClock};
 use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_monitor::{FlowReport, FlowRole};
 use ontempo_session::latency::ShortLatency;
@@ -35,6 +36,12 @@ use crate::address::{Greeting, answering, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
 use crate::signals::{stop_flag, unless_stopped};
+
+const NO_CLOCK: &str = "--realtime: the file has no clock (PCR) at its beginning, or is no transport stream of \
+    packets of 188 or 204 bytes; it is sent as fast as the path takes it";
+
+/// Bytes of a file in which its clock is looked for: there is a reference every 100 ms (ISO/IEC 13818-1, 2.7.2).
+const LOOKED_AT: u64 = 4 << 20;
 
 /// What arrives in any case has no deadline.
 const LATENCY_OF_FULL: &str = "--latency does nothing with --reliability full, the default for files \
@@ -90,6 +97,9 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     if arguments.latency.is_some() && reliability == Reliability::Full {
         handler.status.warn(LATENCY_OF_FULL);
     }
+    if arguments.realtime && !may_have_clock(&arguments.from) {
+        handler.status.warn(NO_CLOCK);
+    }
     let connected = AnySender::connect(options, paths.as_ref(), (backlog, source), handler);
     let mut sender = connected.map_err(failure)?;
     let done = sender.run();
@@ -108,6 +118,26 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
         return Err(Failure::Interrupted(sentence.to_owned()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a regular file begins with a clock to pace it by; what cannot be looked at may have one.
+fn may_have_clock(from: &Place) -> bool {
+    let Place::File(path) = from else { return true };
+    // Another reader of a pipe would take from it what is to be sent.
+    let Ok(file) = ontempo_place::open_regular(path) else { return true };
+    let mut head = Vec::new();
+    if file.take(LOOKED_AT).read_to_end(&mut head).is_err() {
+        return true;
+    }
+    let (mut chunker, mut clock) = (Chunker::new(u16::MAX), PcrClock::default());
+    chunker.push(&head);
+    chunker.finish();
+    while let Some(datagram) = chunker.poll() {
+        if clock.due(datagram) > Duration::ZERO {
+            return true;
+        }
+    }
+    false
 }
 
 /// The verification that `--trust` or `--insecure` ask for.

@@ -146,6 +146,8 @@ fn an_unreachable_or_untrusted_receiver_is_reported_in_a_sentence() {
     let whole = ["--insecure", "--latency", "1 s"];
     let words = ["--latency does nothing with --reliability full", "no answer came within 3 s"];
     ran(send(&place, nobody, "in", &whole)).fails(3, &words);
+    let words = ["--realtime: the file has no clock (PCR) at its beginning"];
+    ran(send(&place, nobody, "in", &["--insecure", "--realtime"])).fails(3, &words);
     place.run(&["send", "--from", "udp://x", "--to", "x:1"]).fails(2, &["a port is missing"]);
     for from in ["udp://:9", "rtp://:9"] {
         let words = ["send", "--from", from, "--realtime", "--to", "127.0.0.1:9", "--insecure"];
