@@ -96,20 +96,22 @@ def test_a_scenario_of_the_same_name_does_not_replace_the_comparison_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # It runs nothing: neither is a scenario.
     for place in ("a", "b"):
         (tmp_path / place).mkdir()
         (tmp_path / place / "same.toml").write_text("no scenario")
-    words = ["compare", "--no-open"]
-    first, second = (
-        CliRunner().invoke(app, [*words, f"{place}/same.toml"]) for place in ("a", "b")
-    )
-    told = f"holds the comparison of {tmp_path / 'a' / 'same.toml'}"
-    assert told not in " ".join(first.output.split())
-    assert second.exit_code == 2
-    assert told in " ".join(second.output.split())
-    named = CliRunner().invoke(app, [*words, "b/same.toml", "--out", "out/compare/same"])
-    assert told not in " ".join(named.output.split())
+
+    def told(*words: str) -> str:
+        done = CliRunner().invoke(app, ["compare", "--no-open", *words])
+        assert done.exit_code == 2
+        return " ".join(done.output.split())
+
+    # Where none was made none is there.
+    first, folder = str(tmp_path / "a" / "same.toml"), tmp_path / "out" / "compare" / "same"
+    assert [told(f"{place}/same.toml").count("holds") for place in ("a", "b")] == [0, 0]
+    (folder / "scenario.json").write_text(json.dumps(first))
+    assert f"holds the comparison of {first}" in told("b/same.toml")
+    assert "holds" not in told("a/same.toml")
+    assert "holds" not in told("b/same.toml", "--out", str(folder))
 
 
 @pytest.mark.skipif(
@@ -122,6 +124,7 @@ def test_a_scenario_runs_in_both_worlds(tmp_path: Path) -> None:
     words = ["compare", str(scenario), "--out", str(tmp_path / "out"), "--json", "--no-open"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "scenario.json").read_text()) == str(scenario)
     found = json.loads(done.stdout)
     by_name = {(one["of"], one["quantity"]): one for one in found["differences"]}
     assert abs(by_name["voice", "goodput, Mbit/s"]["relative"]) < 0.05

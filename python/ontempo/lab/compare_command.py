@@ -41,8 +41,13 @@ def run_compare(
     `BadInputError` if it holds the comparison of another one.
     """
     with claimed(out):
-        _note_scenario(path, out, is_named=is_named)
+        whole = str(path.resolve())
+        if not is_named and (before := _scenario_of(out)) not in (None, whole):
+            raise BadInputError(
+                f"{out}: holds the comparison of {before}; choose another folder with --out"
+            )
         run_worlds(path, out, options, only_emulated)
+        write_text(out / SCENARIO, json.dumps(whole) + "\n")
         simulated, emulated = (read_tables(out / world) for world in WORLDS)
         comparison = compare(title_of(out / "simulated") or path.stem, simulated, emulated)
         page = out / "comparison.html"
@@ -57,19 +62,12 @@ def run_compare(
     return page
 
 
-def _note_scenario(path: Path, out: Path, *, is_named: bool) -> None:
-    """Note in a folder of which scenario it holds the comparison."""
-    note = out / SCENARIO
-    whole = str(path.resolve())
+def _scenario_of(out: Path) -> str | None:
+    """The path of the scenario that a folder holds the comparison of, if it says so."""
     try:
-        before = json.loads(note.read_text("utf-8"))
+        return str(json.loads((out / SCENARIO).read_text("utf-8")))
     except (OSError, ValueError):
-        before = whole
-    if not is_named and before != whole:
-        raise BadInputError(
-            f"{out}: holds the comparison of {before}; choose another folder with --out"
-        )
-    write_text(note, json.dumps(whole) + "\n")
+        return None
 
 
 def as_table(comparison: Comparison) -> Table:
