@@ -8,7 +8,7 @@ use super::admission::consistent;
 use super::boundary::{InterfaceId, RequestError, Routes};
 use super::node::Machine;
 use super::path::PathUpdate;
-use super::state::{Flow, FlowId, ResvState};
+use super::state::{Flow, ResvState, flow_id};
 use crate::message::{
     AdSpec, Dclass, Descriptor, FlowSpec, GuaranteedAd, Hop, Sender, Session, Style, TrafficSpec,
 };
@@ -119,10 +119,7 @@ impl<R: Routes> Machine<R> {
             return Err(RequestError::TooMany);
         }
         let entry = |flow: &Descriptor| {
-            let id: FlowId = match style {
-                Style::FixedFilter => flow.filters.first().copied(),
-                _ => None,
-            };
+            let id = flow_id(style, flow);
             let filters: BTreeSet<Sender> = flow.filters.iter().copied().collect();
             let flow = Flow {
                 flowspec: flow.flowspec,
@@ -130,6 +127,7 @@ impl<R: Routes> Machine<R> {
                 dclass: Dclass::NONE,
                 unmarkable: Dclass::NONE,
                 expires: Time::NEVER,
+                is_of_source: false,
                 changed: now,
             };
             (id, flow)
@@ -138,6 +136,7 @@ impl<R: Routes> Machine<R> {
             style,
             flows: flows.iter().map(entry).collect::<BTreeMap<_, _>>(),
             source: None,
+            whole: 0,
             period: self.config.refresh,
             ttls: (self.config.ttl, self.config.ttl),
             confirm: confirm.then_some(session.destination),

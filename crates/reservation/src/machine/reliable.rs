@@ -218,7 +218,9 @@ impl<R: Routes> Machine<R> {
                     return false;
                 };
                 let expires = now + self.config.lifetime(resv.period);
-                resv.flows.values_mut().for_each(|flow| flow.expires = expires);
+                // One that the RESV with this number does not have ends, though its ResvTear was lost.
+                let named = resv.flows.values_mut().filter(|flow| flow.is_of_source);
+                named.for_each(|flow| flow.expires = expires);
             }
         }
         true

@@ -10,7 +10,9 @@ use super::message_ids::is_stale;
 use super::node::{Machine, PacketInfo, unknown_cause};
 use super::path::{NOT_TRUSTED, TOO_MANY};
 use super::shares::of_neighbours;
-use super::state::{Flow, FlowId, Neighbour, PathState, RefreshedState, ResvState, SessionState};
+use super::state::{
+    Flow, FlowId, Neighbour, PathState, RefreshedState, ResvState, SessionState, flow_id,
+};
 use crate::message::{
     Cause, Dclass, Descriptor, ErrorSpec, FlowSpec, Marked, Message, Resv, ResvConf, ResvErr,
     ResvTear, Sender, Session, Style,
@@ -34,7 +36,8 @@ impl<R: Routes> Machine<R> {
         let next = (by, resv.hop.address);
         let is_trusted = self.serves_others(packet_info.interface) && self.serves_others(by);
         let of_own_senders = if is_trusted { None } else { self.of_own_senders(resv, by)? };
-        let resv = of_own_senders.as_ref().unwrap_or(resv);
+        let asked = resv;
+        let resv = of_own_senders.as_ref().unwrap_or(asked);
         let known = self.sessions.get(&resv.session).is_some_and(|state| !state.paths.is_empty());
         let refusal = match message.unknown {
             Some(unknown) => Some(unknown_cause(unknown)),
@@ -58,8 +61,20 @@ impl<R: Routes> Machine<R> {
             let (changed, accepted) = machine.take_resv(now, state, next, resv);
             if let Some(known) = state.reservations.get_mut(&next) {
                 known.ttls = (packet_info.ttl, message.send_ttl);
-                // A refused RESV leaves no state, so that its MESSAGE_ID must not refresh any.
-                let message_id = message_id.filter(|_| accepted.len() == resv.flows.len());
+                // A refused RESV leaves no state, so that its MESSAGE_ID must not refresh any. Neither must one
+                // of whose senders not all have a PATH yet: it is to come again in full when they have.
+                let filters = asked.flows.iter().flat_map(|flow| &flow.descriptor.filters);
+                let has_path =
+                    |sender| state.paths.get(sender).is_some_and(|path| path.reaches(by));
+                let is_whole =
+                    accepted.len() == resv.flows.len() && filters.into_iter().all(has_path);
+                let message_id = message_id.filter(|_| is_whole);
+                let named: BTreeSet<FlowId> =
+                    accepted.iter().map(|flow| flow_id(resv.style, flow)).collect();
+                for (id, flow) in &mut known.flows {
+                    flow.is_of_source = named.contains(id);
+                }
+                known.whole = known.named();
                 if known.source != message_id {
                     let limits = (machine.config.limits.neighbours, machine.config.limits.states);
                     let announced = RefreshedState::Resv(resv.session, next);
@@ -142,6 +157,7 @@ impl<R: Routes> Machine<R> {
                 style: resv.style,
                 flows: BTreeMap::new(),
                 source: None,
+                whole: 0,
                 period,
                 ttls: (0, 0),
                 confirm: None,
@@ -208,14 +224,12 @@ impl<R: Routes> Machine<R> {
             Style::Wildcard => state.paths.values().any(|path| path.reaches(by)),
             _ => !filters.is_empty(),
         };
-        let flow_id: FlowId = match resv.style {
-            Style::FixedFilter => descriptor.filters.first().copied(),
-            _ => None,
-        };
+        let flow_id = flow_id(resv.style, descriptor);
         // Otherwise whoever can send a RESV could have a host's packets go ahead of routing protocols.
         let (dclass, unmarkable) = (dclass.and(Dclass::MARKABLE), dclass.without(Dclass::MARKABLE));
         let flowspec = descriptor.flowspec;
-        let flow = Flow { flowspec, filters, dclass, unmarkable, expires, changed: now };
+        let (is_of_source, changed) = (false, now);
+        let flow = Flow { flowspec, filters, dclass, unmarkable, expires, is_of_source, changed };
         let (flows_elsewhere, flows_here) = (self.flow_count, state.flow_count());
         let Some(known) = state.reservations.get_mut(&next) else { return Ok(false) };
         let before = known.flows.get_mut(&flow_id).map(|before| {

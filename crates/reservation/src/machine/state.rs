@@ -9,7 +9,8 @@ use ontempo_foundation::{Duration, Time};
 use super::admission::Share;
 use super::boundary::{Handle, InterfaceId, NextHop, Reservation};
 use crate::message::{
-    AdSpec, Dclass, FlowSpec, Hop, Mark, Marked, RawObject, Sender, Session, Style, TrafficSpec,
+    AdSpec, Dclass, Descriptor, FlowSpec, Hop, Mark, Marked, RawObject, Sender, Session, Style,
+    TrafficSpec,
 };
 
 /// A neighbour by the interface that leads to it; the node's own applications are one, too.
@@ -17,6 +18,14 @@ pub(super) type Neighbour = (InterfaceId, IpAddr);
 
 /// Which reservation of a session: of one sender (FF), or shared (`None`: SE, WF).
 pub(super) type FlowId = Option<Sender>;
+
+/// The flow of a flow descriptor: with FF each sender has its own.
+pub(super) fn flow_id(style: Style, descriptor: &Descriptor) -> FlowId {
+    match style {
+        Style::FixedFilter => descriptor.filters.first().copied(),
+        _ => None,
+    }
+}
 
 /// The number that a neighbour gave to a message: epoch and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +119,22 @@ pub(super) struct ResvState {
     pub(super) style: Style,
     pub(super) flows: BTreeMap<FlowId, Flow>,
     pub(super) source: Option<NeighbourMessageId>,
+    /// What [`named`](Self::named) was when `source` came.
+    pub(super) whole: usize,
     pub(super) period: Duration,
     /// The IP TTL that RESV came with, and the one that its sender gave it.
     pub(super) ttls: (u8, u8),
     /// RESV_CONFIRM of a local application; unset once it was sent in a RESV for all of its
     /// senders.
     pub(super) confirm: Option<IpAddr>,
+}
+
+impl ResvState {
+    /// How many flows and filters there are of the RESV with the number `source`.
+    pub(super) fn named(&self) -> usize {
+        let named = self.flows.values().filter(|flow| flow.is_of_source);
+        named.map(|flow| 1 + flow.filters.len()).sum()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -127,6 +146,8 @@ pub(super) struct Flow {
     pub(super) dclass: Dclass,
     pub(super) unmarkable: Dclass,
     pub(super) expires: Time,
+    /// It is of the RESV with the number `source`, which refreshes it.
+    pub(super) is_of_source: bool,
     /// When the flowspec, the filterspecs or the DSCPs last changed.
     pub(super) changed: Time,
 }

@@ -34,6 +34,7 @@ impl<R: Routes> Machine<R> {
             }
         }
         prune(state);
+        self.forget_cut(state);
         let previous: BTreeSet<Neighbour> = state
             .paths
             .values()
@@ -56,6 +57,15 @@ impl<R: Routes> Machine<R> {
             resv.confirm = None;
         }
         sent
+    }
+
+    /// A RESV of which something has ended here is to come again in full: its number stands for all of it.
+    fn forget_cut(&mut self, state: &mut SessionState) {
+        for resv in state.reservations.values_mut() {
+            if resv.source.is_some() && resv.named() < resv.whole {
+                self.message_ids.remove_received(resv.source.take());
+            }
+        }
     }
 
     /// Tears down old routes whose reservation the new route has, or whose time is over (RFC 2205

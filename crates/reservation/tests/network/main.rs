@@ -2,6 +2,7 @@
 
 mod abuse;
 mod attacks;
+mod branches;
 mod chaos;
 mod dclass;
 mod mixed_keys;

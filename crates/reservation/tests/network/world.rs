@@ -164,6 +164,16 @@ impl World {
         self.start(node);
     }
 
+    /// It takes part no more, and says nothing of it; the routes change.
+    pub(super) fn leave(&mut self, group: IpAddr, node: usize) {
+        self.groups.entry(group).or_default().remove(&node);
+        self.start(node);
+    }
+
+    pub(super) fn is_member(&self, group: IpAddr, node: usize) -> bool {
+        self.groups.get(&group).is_some_and(|members| members.contains(&node))
+    }
+
     /// A node with no state, as after a restart; what it enforced is gone.
     pub(super) fn start(&mut self, node: usize) {
         self.restarts += 1;
