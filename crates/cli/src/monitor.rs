@@ -16,7 +16,9 @@ use self::document::Document;
 use self::keys::Keys;
 use crate::arguments::Monitor;
 use crate::failure::Failure;
-use crate::output::{emit, emit_json_line, emit_on_clear_terminal, table, write_stderr};
+use crate::output::{
+    emit, emit_json_line, emit_on_clear_terminal, has_reader, table, write_stderr,
+};
 use crate::signals::stop_flag;
 
 /// How often the stop flag is read.
@@ -40,12 +42,12 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
         if arguments.json {
             emit_json_line(&Document::of(&sockets))?;
         } else if is_interactive {
-            emit_on_clear_terminal(&format!("{}\n\nq ends", sockets_table(&sockets)))?;
+            emit_on_clear_terminal(&sockets_table(&sockets), Some("q ends"))?;
         } else {
             emit(&sockets_table(&sockets))?;
         }
         skipped.iter().for_each(|one| write_stderr(&one.to_string()));
-        if !repeat {
+        if !repeat || !has_reader() {
             return Ok(());
         }
         let shown = Instant::now();

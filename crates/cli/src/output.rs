@@ -32,9 +32,49 @@ pub(crate) fn emit(text: &str) -> Result<(), Failure> {
     write_stdout("", text)
 }
 
-/// The same after clearing the terminal.
-pub(crate) fn emit_on_clear_terminal(text: &str) -> Result<(), Failure> {
-    write_stdout(CLEAR, text)
+/// The same after clearing the terminal, with `foot` at the end. Of text that is higher than the terminal the
+/// end is left out: it would push the beginning off the screen.
+pub(crate) fn emit_on_clear_terminal(text: &str, foot: Option<&str>) -> Result<(), Failure> {
+    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+    let (rows, columns) = size
+        .map_or((usize::MAX, COLUMNS), |size| (usize::from(size.ws_row), usize::from(size.ws_col)));
+    write_stdout(CLEAR, &cut_to(rows, columns, text, foot))
+}
+
+/// `text` and `foot` with an empty line between them, in so many rows of a terminal that wraps lines, the
+/// last of which is the cursor's.
+fn cut_to(rows: usize, columns: usize, text: &str, foot: Option<&str>) -> String {
+    let taken = |line: &str| line.chars().count().div_ceil(columns).max(1);
+    let of_foot = foot.map_or(0, |foot| 1 + foot.lines().map(taken).sum::<usize>());
+    let room = rows.saturating_sub(1 + of_foot);
+    let lines: Vec<&str> = text.lines().collect();
+    let mut shown = lines.clone();
+    let mut note = None;
+    if lines.iter().copied().map(taken).sum::<usize>() > room {
+        let mut left = room.saturating_sub(1);
+        let fit = lines.iter().take_while(|line| {
+            let rest = left.checked_sub(taken(line));
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        });
+        shown.truncate(fit.count());
+        let left_out = u64::try_from(lines.len() - shown.len()).unwrap_or(u64::MAX);
+        note = Some(counted(left_out, "more line"));
+    }
+    shown.extend(note.as_deref());
+    if let Some(foot) = foot {
+        shown.extend(["", foot]);
+    }
+    shown.join("\n")
+}
+
+/// Whether somebody may read standard output still: no more once the other end of its pipe is closed. Who
+/// writes again and again ends then.
+pub(crate) fn has_reader() -> bool {
+    let out = io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_err() || !polled[0].revents().contains(PollFlags::ERR)
 }
 
 fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
@@ -170,7 +210,20 @@ pub(crate) fn table(heads: &[&str], right: &[usize]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped_in;
+    use super::{cut_to, wrapped_in};
+
+    #[test]
+    fn what_is_higher_than_the_terminal_loses_its_end_and_keeps_its_beginning() {
+        let text = "one\na line of 20 columns\n\nfour";
+        assert_eq!(cut_to(5, 20, text, None), text);
+        assert_eq!(cut_to(7, 20, text, Some("q ends")), format!("{text}\n\nq ends"));
+        // The second line takes two rows.
+        assert_eq!(cut_to(5, 19, text, None), "one\na line of 20 columns\n2 more lines");
+        assert_eq!(cut_to(4, 19, text, None), "one\n3 more lines");
+        assert_eq!(cut_to(6, 20, text, Some("q")), "one\na line of 20 columns\n2 more lines\n\nq");
+        assert_eq!(cut_to(1, 1, text, Some("q")), "4 more lines\n\nq");
+        assert_eq!(cut_to(usize::MAX, 80, text, None), text);
+    }
 
     #[test]
     fn lines_are_broken_between_words_and_no_word_is_lost() {

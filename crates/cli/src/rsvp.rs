@@ -18,7 +18,7 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share};
-use crate::output::{emit, emit_json, emit_on_clear_terminal, table, write_stderr};
+use crate::output::{emit, emit_json, emit_on_clear_terminal, has_reader, table, write_stderr};
 use crate::signals::{pause, stop_flag, stop_stream, stream_of};
 
 /// Lines of the daemon: at once, and then one in each interval.
@@ -93,6 +93,9 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
             let every = Duration::from_nanos(every.as_nanos()).max(POLL_INTERVAL);
             while !stopped.load(Ordering::Relaxed) {
                 show_status(&mut client, arguments.json.json, std::io::stdout().is_terminal())?;
+                if !has_reader() {
+                    break;
+                }
                 pause(every, &stopped);
             }
             Ok(())
@@ -141,7 +144,7 @@ fn show_status(client: &mut Client, json: bool, clears: bool) -> Result<(), Fail
     if json {
         emit_json(&serde_json::json!(status))
     } else if clears {
-        emit_on_clear_terminal(&status_text(&status))
+        emit_on_clear_terminal(&status_text(&status), None)
     } else {
         emit(&status_text(&status))
     }

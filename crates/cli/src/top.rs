@@ -13,7 +13,7 @@ use std::time::{Duration as Wall, Instant};
 use self::gather::{Gatherer, Look};
 use crate::arguments::Top;
 use crate::failure::Failure;
-use crate::output::{columns, emit, emit_json_line, write_stderr};
+use crate::output::{columns, emit, emit_json_line, has_reader, write_stderr};
 use crate::signals::{pause, stop_flag};
 
 /// Looks no more often, however small `--every` is: reports are written once a second.
@@ -35,7 +35,7 @@ pub(crate) fn top(arguments: &Top) -> Result<(), Failure> {
         return loop {
             let look = told(gatherer.look(Instant::now()));
             emit_json_line(&json::document(&look, gatherer.history()))?;
-            if arguments.once {
+            if arguments.once || !has_reader() {
                 break Ok(());
             }
             pause(every, &stopped);

@@ -4,12 +4,14 @@
 mod common;
 mod reserved;
 
+use std::cell::RefCell;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Terminal, wait_until};
+use common::{Killed, Terminal, wait_until};
 use ontempo_reservation::local::{Client, Notice};
 use ontempo_testing::require_programs;
 use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, until};
@@ -203,6 +205,40 @@ fn another_address_or_mtu_of_a_link_ends_no_reservation() {
 }
 
 #[test]
+fn after_a_flap_the_log_does_not_call_the_daemons_own_classes_anothers() {
+    if !can_reserve() {
+        return;
+    }
+    let network = Network::running("flaps", false);
+    let (_sender, _receiver) = network.reserved(500);
+    network.exec("r1", "ip link set l1 down");
+    waits_for_line(&network, "r1", &["l1: is down"]);
+    network.exec("r1", "ip link set l1 up");
+    waits_for_line(&network, "r1", &["l1: took over 1 classes that this daemon has made"]);
+    let log = network.log("r1");
+    assert!(!log.contains("a daemon before this one"), "{log}");
+    network.end();
+}
+
+#[test]
+fn of_what_traffic_control_refuses_no_class_is_said_to_be_removed() {
+    if !can_reserve() {
+        return;
+    }
+    let network = Network::running("refuses", false);
+    // Its class is another one's.
+    network.exec("r1", "tc class add dev l1 parent 1:fff0 classid 1:1001 htb rate 8kbit");
+    let _sender = network.announced(500);
+    let mut receiver = network.subscribed_client();
+    network.reserve(&mut receiver, 500);
+    until(&mut receiver, |event| matches!(event, Notice::ResvError { .. }));
+    waits_for_line(&network, "r1", &["traffic control refused"]);
+    let log = network.log("r1");
+    assert!(!log.contains(" removed"), "{log}");
+    network.end();
+}
+
+#[test]
 fn an_interface_that_cannot_be_set_up_keeps_no_other_from_it() {
     if !can_reserve() {
         return;
@@ -344,6 +380,15 @@ fn at_a_terminal_status_is_shown_in_place_again_and_again_until_ctrl_c() {
     assert!(cleared >= 3, "not in place: {:?}", terminal.shown());
     // Ctrl-C.
     terminal.end_by(b"\x03");
+    // Into a pipe, it ends with its reader.
+    let mut command = network.ontempo("r1", &["rsvp", "status", "--watch", "100ms"]);
+    let mut watching = Killed(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut reader = BufReader::new(watching.0.stdout.take().expect("a pipe"));
+    reader.read_line(&mut String::new()).expect("a line");
+    drop(reader);
+    let watching = RefCell::new(watching);
+    let has_ended = || watching.borrow_mut().0.try_wait().expect("a process").is_some();
+    wait_until("its end", has_ended);
     network.end();
 }
 
