@@ -17,11 +17,23 @@ pub const SEEDS: &str = "ONTEMPO_HOSTILE_SEEDS";
 /// something else.
 #[must_use]
 pub fn seeds(count: u64) -> Range<u64> {
-    let Some(text) = env::var_os(SEEDS) else { return 0..count };
+    seeds_of(SEEDS, count)
+}
+
+/// The seeds that an environment variable gives as [`SEEDS`] does, or the first `count`.
+///
+/// # Panics
+///
+/// As [`seeds`].
+#[must_use]
+pub fn seeds_of(variable: &str, count: u64) -> Range<u64> {
+    let Some(text) = env::var_os(variable) else { return 0..count };
     let text = text.to_string_lossy();
     match read(&text) {
         Some(range) => range,
-        None => panic!("{SEEDS}={text}: neither a count such as 100000 nor a range such as 5..6"),
+        None => {
+            panic!("{variable}={text}: neither a count such as 100000 nor a range such as 5..6")
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::connection::{Connection, ConnectionEvent, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
 use crate::identity::{Identity, IdentityError, Token, Trust};
 use crate::qlog::Trace;
-use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
+use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer, is_retry, is_undamaged};
 use crate::seeded::{GivenTime, SeededIds, folded, random_bytes};
 use crate::share::Share;
 use memory::CONNECTION_COST;
@@ -45,6 +45,8 @@ struct Kept {
     connection: Box<Connection>,
     generation: u64,
     accepted: bool,
+    /// A client's first destination ID.
+    first_id: Option<noq_proto::ConnectionId>,
     /// True if it counts in `places`.
     has_place: bool,
     wake: Time,
@@ -57,6 +59,12 @@ struct Kept {
     memory: u64,
     /// Its part of the shared buffers, once it has a place.
     buffers: Option<Part>,
+}
+
+impl Kept {
+    fn takes_retry(&self, retry: &[u8]) -> bool {
+        self.first_id.as_ref().is_none_or(|first_id| is_undamaged(retry, first_id))
+    }
 }
 
 /// Handshake data of a client that may arrive before what precedes it, bytes: what RFC 9000 asks
@@ -247,7 +255,11 @@ impl Endpoint {
             .connect(self.epoch.instant(now), client, remote, name)
             .map_err(ConnectFailed::Address)?;
         let kind = (host_prefix(remote.ip()), false);
-        Ok(self.keep(now, (handle, stack, config), token, (account, trace), kind))
+        let id = self.keep(now, (handle, stack, config), token, (account, trace), kind);
+        if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
+            kept.first_id = Some(first_id);
+        }
+        Ok(id)
     }
 
     /// A connection; `None` if it has ended.
@@ -308,9 +320,12 @@ impl Endpoint {
         scratch.clear();
         let received = datagram.len();
         let start = datagram.first_chunk().copied();
+        let retry = is_retry(&datagram).then(|| datagram.clone());
         match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
+                if let Some(Some(kept)) = self.connections.get_mut(handle.0)
+                    && retry.is_none_or(|retry| kept.takes_retry(&retry))
+                {
                     kept.connection.stack().handle_event(event);
                     let is_opened = kept.connection.after_datagram(now);
                     if !is_opened && start.is_some_and(|start| self.ids.is_foreign(&start)) {
@@ -514,6 +529,7 @@ impl Endpoint {
             connection: Box::new(connection),
             generation: self.generation,
             accepted,
+            first_id: None,
             has_place: !accepted,
             wake: Time::NEVER,
             queued: false,

@@ -43,14 +43,6 @@ pub(super) const UNKNOWN_ROUND_TRIP: Duration = Duration::from_millis(333);
 /// The longest wait: the stack itself gives up after three seconds.
 const LONGEST: Duration = Duration::from_secs(4);
 
-/// Silence begins so long after the expected times.
-const SILENCE: Duration = Duration::from_millis(500);
-
-/// Interval of probes in silence, but no less than a round trip: media goes on so soon after the path
-/// has come back, at eight packets a second. The stack's own interval doubles with each (RFC 9002, section
-/// 6.2.1).
-const PROBE: Duration = Duration::from_millis(250);
-
 impl Connection {
     /// After a datagram: the stack address of a peer whose address failed validation, if it is time
     /// to try again.
@@ -113,58 +105,22 @@ impl Connection {
         if !is_asked || self.stage != Stage::Open || !self.is_to_prove() {
             return None;
         }
-        self.account.exempt(true);
-        let transmit = self.stack.poll_transmit(self.epoch.instant(now), NonZeroUsize::MIN, out);
-        self.account.exempt(false);
+        let transmit = self.beyond_window(now, out);
         // Where nothing was sent, the next challenge may find an answer.
         self.proofs.asked = self.stack.stats().frame_rx.path_challenge;
         transmit
     }
 
-    fn round_trips(&self, count: u64) -> Duration {
+    /// One packet for which the window need have no room.
+    pub(super) fn beyond_window(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.account.exempt(true);
+        let transmit = self.stack.poll_transmit(self.epoch.instant(now), NonZeroUsize::MIN, out);
+        self.account.exempt(false);
+        transmit
+    }
+
+    pub(super) fn round_trips(&self, count: u64) -> Duration {
         let round_trip = self.stack.rtt(PathId::ZERO).unwrap_or_default();
         span(round_trip) * count
-    }
-
-    /// When a client that receives nothing sends more often. Everything sent is answered within a
-    /// round trip: units soon, and something is sent at each clock comparison or keep-alive. A server
-    /// that must validate the client's new address can only do so when it receives a packet.
-    pub(super) fn silent_at(&self) -> Time {
-        if self.stack.side().is_server() || self.stage != Stage::Open {
-            return Time::NEVER;
-        }
-        if self.tried > self.heard {
-            return self.tried + PROBE.max(self.round_trips(1));
-        }
-        let interval = self.config.clock_interval;
-        let interval = self.config.keep_alive.map_or(interval, |alive| interval.min(alive));
-        let expected = match self.asked {
-            Some(asked) if asked > self.heard => asked,
-            _ => self.heard + interval,
-        };
-        expected + self.round_trips(3) + SILENCE
-    }
-
-    /// Units were sent: the first after what was heard last begins a wait for an answer.
-    pub(super) fn note_asked(&mut self, now: Time) {
-        if self.asked.is_none_or(|asked| asked <= self.heard) {
-            self.asked = Some(now);
-        }
-    }
-
-    /// Restarts the stack's probing, whose interval grows with time.
-    pub(super) fn try_harder(&mut self, now: Time) {
-        if now >= self.silent_at() {
-            self.tried = now;
-            self.urgent = true;
-            self.stack.handle_network_change(None, self.epoch.instant(now));
-        }
-    }
-
-    /// When a peer is given up that sends packets but answers nothing: a clock comparison is
-    /// pending.
-    pub(super) fn answerless_at(&self) -> Time {
-        let interval = self.config.clock_interval;
-        self.answered + self.config.idle_timeout.max(interval * 2) + interval
     }
 }

@@ -20,6 +20,7 @@ mod send_flow;
 mod sending;
 #[cfg(test)]
 mod share_tests;
+mod silence;
 mod statistics;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -132,6 +133,9 @@ pub struct Connection {
     /// Time of the last stream data or datagram from the peer.
     pub(super) answered: Time,
     tried: Time,
+    /// Time of the last probe of a side of which nothing was acknowledged, and whether it is still to be sent.
+    probed: Time,
+    owes_probe: bool,
     /// When units were first sent after the last arrival, or before it.
     asked: Option<Time>,
     last_word: LastWord,
@@ -179,6 +183,8 @@ impl Connection {
             heard: now,
             answered: now,
             tried: now,
+            probed: now,
+            owes_probe: false,
             asked: None,
             last_word: LastWord::default(),
             dscp: None,
@@ -531,11 +537,13 @@ impl Connection {
         };
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
         let polled = self.stack.poll_transmit(self.epoch.instant(now), most, out);
-        let Some(transmit) = polled.or_else(|| self.prove(now, out)) else {
+        let sent = polled.or_else(|| self.prove(now, out)).or_else(|| self.probe(now, out));
+        let Some(transmit) = sent else {
             self.urgent = false;
             self.acks.release();
             return self.close_again(now, out).map_or(Step::Nothing, Step::Transmit);
         };
+        self.owes_probe = false;
         self.last_word.keep(&transmit, out);
         self.probes = self.probes.saturating_sub(1);
         let account = self.account.read();
@@ -581,7 +589,8 @@ impl Connection {
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());
-                wake = wake.min(self.silent_at()).min(self.answerless_at());
+                wake = wake.min(self.silent_at()).min(self.unacknowledged_at());
+                wake = wake.min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));
             }
             Stage::Closed => wake = wake.min(self.last_word.next()),

@@ -1,7 +1,7 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ontempo_foundation::{Bytes, Duration, Packets, Rate};
+use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 
 /// State of a controller after its last event.
@@ -44,11 +44,25 @@ impl Default for Account {
 #[derive(Clone, Debug, Default)]
 pub struct SharedAccount(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     account: Mutex<Account>,
     /// Set while the stack may send a packet beyond the window.
     is_exempt: AtomicBool,
+    /// When the wait for the next acknowledgement began, ns; [`NOTHING`]: nothing is in flight.
+    waits_since: AtomicU64,
+}
+
+const NOTHING: u64 = u64::MAX;
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            account: Mutex::default(),
+            is_exempt: AtomicBool::new(false),
+            waits_since: AtomicU64::new(NOTHING),
+        }
+    }
 }
 
 impl SharedAccount {
@@ -69,5 +83,17 @@ impl SharedAccount {
 
     pub(super) fn is_exempt(&self) -> bool {
         self.0.is_exempt.load(Ordering::Relaxed)
+    }
+
+    /// When the wait for the next acknowledgement began: at the last one, or when the first packet in flight was
+    /// sent. `None` if nothing is in flight.
+    pub(crate) fn waits_since(&self) -> Option<Time> {
+        let nanos = self.0.waits_since.load(Ordering::Relaxed);
+        (nanos != NOTHING).then(|| Time::from_nanos(nanos))
+    }
+
+    pub(super) fn wait_since(&self, since: Option<Time>) {
+        let nanos = since.map_or(NOTHING, Time::as_nanos);
+        self.0.waits_since.store(nanos, Ordering::Relaxed);
     }
 }

@@ -296,6 +296,9 @@ impl<C: CongestionControl> Adapter<C> {
 
     /// Logs the mechanism's state after an event.
     fn record(&mut self, now: Time) {
+        if self.outstanding.is_empty() {
+            self.account.wait_since(None);
+        }
         let snapshot = self.controller.snapshot();
         self.account.write(|account| {
             account.window = Bytes::new(self.window_bytes());
@@ -336,6 +339,9 @@ where
             self.controller.on_idle_restart();
         }
         self.last_sent = Some(now);
+        if self.outstanding.is_empty() {
+            self.account.wait_since(Some(now));
+        }
         let packet =
             Outstanding { number: self.next, stack_number, sent: now, bytes: bytes.into() };
         self.outstanding.push_back(packet);
@@ -395,6 +401,7 @@ where
             self.write_log(|log| log.rtt_samples += 1);
         }
         self.account.write(|account| account.delivered += Bytes::new(acked.bytes));
+        self.account.wait_since(Some(now));
         self.timed_out = false;
         self.highest_acked = self.highest_acked.max(acked.largest.number);
         let window_limited = self.window_limited(app_limited, acked.bytes);

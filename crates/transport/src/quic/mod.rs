@@ -8,6 +8,7 @@ mod adapter;
 mod clock;
 mod fixed;
 mod outstanding;
+mod retry;
 mod spaced;
 mod watch;
 
@@ -15,5 +16,6 @@ pub use account::{Account, SharedAccount};
 pub use adapter::{Adapter, Factory, Log, Pacing, SharedLog};
 pub use clock::{Epoch, span};
 pub(crate) use fixed::StaticWindow;
+pub(crate) use retry::{is_retry, is_undamaged};
 pub(crate) use spaced::SpacedFactory;
 pub(crate) use watch::{Watched, WatchedClient, WatchedServer, watched};

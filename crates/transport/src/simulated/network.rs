@@ -148,11 +148,6 @@ impl Network {
         self.passages.get_or_insert_default();
     }
 
-    /// Stops recording and discards the records.
-    pub fn forget_passages(&mut self) {
-        self.passages = None;
-    }
-
     /// The recorded datagrams, in the order of sending.
     pub fn passages(&self) -> &[Passage] {
         self.passages.as_deref().unwrap_or_default()

@@ -4,6 +4,7 @@ mod basics;
 mod closing;
 mod handshake;
 mod hostile;
+mod outage;
 mod published;
 mod restart;
 mod seeds;
