@@ -22,6 +22,7 @@ const SHARE: &str = "the applications of this user have a quarter of the session
                      that the node may have, which is their share";
 /// One more sender or watched session.
 const PLACE: Held = Held { places: 1, flows: 0 };
+const GROUP: &str = "the destination is a multicast group; this daemon serves unicast flows only";
 const OTHER_APPLICATION: &str = "another application of this host has this sender or reservation";
 const OTHER_RESERVATION: &str = "another application of this host has a reservation of this session that \
                                  cannot stand beside this one: each sender needs one of its own (FF), at \
@@ -110,6 +111,10 @@ impl Daemon<'_> {
         let is_other = |owner: Option<&Id>| owner.is_some_and(|owner| *owner != id);
         let refused = |reason: &str| Answer::Refused(reason.to_owned());
         match request {
+            // The kernel's routes of a group are not read, so that no PATH would go anywhere.
+            Request::Send { session, .. } if session.destination.is_multicast() => {
+                return refused(GROUP);
+            }
             Request::Send { session, sender, traffic } => {
                 if is_other(self.owners.senders.get(&(session, sender))) {
                     return refused(OTHER_APPLICATION);
@@ -346,6 +351,14 @@ mod tests {
         let ids: [Id; 4] = ids.try_into().expect("four");
         assert_eq!(ids.map(|id| daemon.applications.user(id)), users.map(Some));
         let [first, second, other, root] = ids;
+        // A group's routes are not read.
+        let traffic =
+            TrafficSpec { rate: 1e4, burst: 4e3, peak: 1e4, smallest: 64, largest: 1_500 };
+        let group = Session { destination: [239, 1, 1, 1].into(), protocol: 17, port: 9 };
+        let sender = Sender { address: HERE.into(), port: 1 };
+        let send = Request::Send { session: group, sender, traffic };
+        let answer = daemon.carry_out(first, send);
+        assert!(matches!(answer, Answer::Refused(reason) if reason == GROUP));
         let mut ask = |id, ports: &[u16]| match daemon.carry_out(id, reserve(ports)) {
             Answer::Refused(reason) => reason,
             answer => format!("{answer:?}"),
