@@ -12,9 +12,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::{Killed, Terminal, wait_until};
-use ontempo_reservation::local::{Client, Notice};
+use ontempo_reservation::local::{Client, Notice, Request};
+use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Style};
 use ontempo_testing::require_programs;
-use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, until};
+use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, traffic, until};
 
 /// Changes a node's configuration.
 fn rewrite(network: &Network, node: &str, change: impl FnOnce(&str) -> String) {
@@ -235,6 +236,31 @@ fn of_what_traffic_control_refuses_no_class_is_said_to_be_removed() {
     waits_for_line(&network, "r1", &["traffic control refused"]);
     let log = network.log("r1");
     assert!(!log.contains(" removed"), "{log}");
+    network.end();
+}
+
+#[test]
+fn a_class_that_is_changed_and_ended_at_once_has_its_name_in_the_log() {
+    if !can_reserve() {
+        return;
+    }
+    let mut network = Network::running("named", false);
+    let mut sender = network.announced(500);
+    let _other = network.announced_at(4002, 500);
+    let mut receiver = network.subscribed_client();
+    let filters = [4000, 4002].map(|port| Sender { port, ..network.sender() }).to_vec();
+    let flows = vec![Descriptor { flowspec: FlowSpec::ControlledLoad(traffic(800)), filters }];
+    let (session, style) = (network.session(), Style::SharedExplicit);
+    receiver.ask(Request::Reserve { session, style, flows, confirm: true }).expect("accepted");
+    let has_both = |flow: &Descriptor| flow.filters.len() == 2;
+    until(
+        &mut sender,
+        |event| matches!(event, Notice::Reserved { flows, .. } if flows.iter().any(has_both)),
+    );
+    // Both senders end one after the other, before traffic control is told.
+    network.signal("h1", "-TERM");
+    let log = network.log("h1");
+    assert!(log.contains("l0: class 1:1001 removed") && !log.contains("class  "), "{log}");
     network.end();
 }
 

@@ -288,19 +288,17 @@ impl Daemon<'_> {
                 return;
             }
             let now = self.now();
-            let removed: Vec<Option<String>> = requests
+            let classes: Vec<String> = requests
                 .iter()
                 .map(|request| {
                     let (interface, handle) = request.place();
-                    matches!(request, ControlRequest::Remove(..))
-                        .then(|| self.enforcement.class_name(interface, handle))
-                        .filter(|class| !class.is_empty())
+                    self.enforcement.class_name(interface, handle)
                 })
                 .collect();
             let failed = self.enforcement.apply(&requests);
-            for (place, (request, removed)) in requests.iter().zip(removed).enumerate() {
+            for (place, (request, before)) in requests.iter().zip(classes).enumerate() {
                 if failed.iter().all(|(other, _)| *other != place) {
-                    self.log_class(request, removed);
+                    self.log_class(request, before);
                 }
             }
             for (place, error) in failed {

@@ -270,11 +270,22 @@ impl Daemon<'_> {
         format!("from {neighbour} by {}", self.name_of(by))
     }
 
-    /// One line for a class that is made, changed or removed.
-    pub(super) fn log_class(&mut self, request: &ControlRequest, removed: Option<String>) {
+    /// One line for a class that is made, changed or removed; none for what was refused, and what ends with
+    /// the requests that make it. `before`: the class that it had before these.
+    pub(super) fn log_class(&mut self, request: &ControlRequest, before: String) {
         let (interface, handle) = request.place();
         let name = self.name_of(interface);
-        let class = self.enforcement.class_name(interface, handle);
+        let class = match request {
+            ControlRequest::Remove(..) => before,
+            _ => match self.enforcement.class_name(interface, handle) {
+                // Another of the same requests has ended it.
+                gone if gone.is_empty() => before,
+                class => class,
+            },
+        };
+        if class.is_empty() {
+            return;
+        }
         let of = |reservation: &Reservation| {
             format!("{} for {}", reservation.rate, flow(&reservation.session))
         };
@@ -283,11 +294,7 @@ impl Daemon<'_> {
             ControlRequest::Modify(.., new) => {
                 format!("{name}: class {class} changed: {}", of(new))
             }
-            ControlRequest::Remove(..) => match removed {
-                Some(class) => format!("{name}: class {class} removed"),
-                // Of what was refused there is none.
-                None => return,
-            },
+            ControlRequest::Remove(..) => format!("{name}: class {class} removed"),
         };
         self.say(Level::Info, &line);
     }
