@@ -10,7 +10,8 @@ use crate::unit::Unit;
 /// How much is gathered, so that the headers of packets and units are shared by more.
 ///
 /// A source whose datagrams come evenly, a fifth of [`PacketizerOptions::hold`](super::PacketizerOptions::hold) apart or more, is
-/// known to pace them: what is gathered leaves as soon as the next would come too late or not fit. Another is taken to pace where its datagrams are further apart than `hold`.
+/// known to pace them: what is gathered leaves as soon as the next would come too late or not fit. Another is taken to pace where
+/// its datagrams are further apart than `hold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathering {
     /// Bytes of the transport that are gathered: of data, with the headers of units.
