@@ -2,6 +2,7 @@
 
 mod elementary;
 mod gathering;
+mod pace;
 mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -205,16 +206,17 @@ impl Packetizer {
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.clear();
         self.nulls.clear();
-        let gap = self.gathered.last.replace(now).map(|last| now.since(last));
-        self.gathered.note_gap(gap, self.options.hold, self.options.gathering.within);
         let sequence = self.look(now, datagram, &mut pieces);
+        let is_alone = |piece: &Piece| matches!(piece.key, Key::Alone | Key::Frame(..));
+        self.gathered.note(now, !pieces.iter().any(is_alone), self.options.hold);
         let number = self.next_datagram;
         self.next_datagram += 1;
         for piece in &pieces {
             self.place(now, datagram, number, piece, sequence);
         }
         self.pieces = pieces;
-        if self.options.hold == Duration::ZERO {
+        // Without a hold, or with nothing to come in time that fits.
+        if self.next_timeout() <= now {
             self.handle_timeout(now);
         }
     }
@@ -229,14 +231,13 @@ impl Packetizer {
         if !self.gathers() {
             return self.open.first().map_or(Time::NEVER, |open| open.since + self.options.hold);
         }
-        let Gathered { since, full, .. } = self.gathered;
-        let full = full.map_or(Time::NEVER, |full| full + self.options.hold);
-        since.map_or(Time::NEVER, |since| full.min(since + self.options.gathering.within))
+        self.gathered_until()
     }
 
     /// Emits units that have been incomplete for [`PacketizerOptions::hold`], and those that have
-    /// been [gathered](Gathering).
+    /// been [gathered](Gathering). To be called at [`next_look`](Self::next_look), too.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.note_look(now);
         while self.next_timeout() <= now {
             if self.gathers() { self.emit(false) } else { self.close(0, false) }
         }

@@ -62,7 +62,7 @@ impl Feed {
     /// # Errors
     /// The system has no more threads.
     pub fn new(backlog: &Arc<Backlog>) -> io::Result<Self> {
-        Self::of(Datagrams::new(backlog, true), backlog)
+        Self::of(Datagrams::new(backlog, false), backlog)
     }
 
     /// Packetizes [datagrams of an elementary stream](ontempo_media::ElementaryDatagram) into `backlog`; of

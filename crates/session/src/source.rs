@@ -50,7 +50,7 @@ pub enum SourceCommand {
 pub struct Datagrams {
     packetizer: Packetizer,
     backlog: Arc<Backlog>,
-    /// All datagrams come from one socket: the order in which it is read is that of arrival.
+    /// All datagrams come from one socket, and may be read later: the order in which it is read is that of arrival.
     is_alone: bool,
 }
 
@@ -83,7 +83,10 @@ impl Datagrams {
     }
 
     fn push_units(&mut self) {
-        self.backlog.push_all(std::iter::from_fn(|| self.packetizer.poll()));
+        if let Some(first) = self.packetizer.poll() {
+            let rest = std::iter::from_fn(|| self.packetizer.poll());
+            self.backlog.push_all(std::iter::once(first).chain(rest));
+        }
     }
 }
 
@@ -93,7 +96,8 @@ impl Protocol for Datagrams {
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
         // Only `send --sdp` makes them: another's would tell the player what to play.
         if !is_description(datagram.data) {
-            self.push(datagram.received, datagram.data);
+            // What was read together leaves together: see `poll_transmit`.
+            self.packetizer.push(datagram.received, datagram.data);
         }
     }
 
@@ -110,15 +114,17 @@ impl Protocol for Datagrams {
     }
 
     fn next_timeout(&self) -> Time {
-        self.packetizer.next_timeout()
+        let look = if self.is_alone { self.packetizer.next_look() } else { Time::NEVER };
+        self.packetizer.next_timeout().min(look)
     }
 
     fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
+        self.push_units();
         Next::Idle
     }
 
     fn reads_at_timeout(&self) -> bool {
-        self.is_alone && self.packetizer.may_wait()
+        self.is_alone && self.packetizer.next_look() < Time::NEVER
     }
 }
 
