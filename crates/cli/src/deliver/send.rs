@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_media::{Chunker, PcrClock};
 use ontempo_mechanisms::congestion::CongestionName;
+use ontempo_media::{Chunker, PcrClock};
 use ontempo_monitor::{FlowReport, FlowRole};
 use ontempo_session::latency::ShortLatency;
 use ontempo_session::paths::{PathAddress, PathEvent, PathFigures, PathOptions};
