@@ -9,6 +9,7 @@ mod reserved;
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::{Killed, Place, wait_until};
 use ontempo_testing::require_programs;
@@ -130,7 +131,10 @@ if own.family == socket.AF_INET6:
     own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 32)
 else:
     own.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 32)
-while not os.path.exists('stop'):
+ends = False
+while not ends:
+    # The last ones bear what was asked for when the file came.
+    ends = os.path.exists('stop')
     for peer in peers: peer.sendall(bytes(1000))
     time.sleep(0.02)
 ";
@@ -198,6 +202,8 @@ fn follows_what_the_network_asks_for(v6: bool) {
     fs::write(network.place.path("stop"), "").expect("written");
     assert_eq!(client.0.wait().expect("it ends").code(), Some(0));
     assert_eq!(server.0.wait().expect("it ends").code(), Some(0));
+    // What is captured comes to the file within some 100 ms.
+    std::thread::sleep(Duration::from_millis(500));
     drop(capture);
 
     let fields = ["-r", &trace, "-T", "fields", "-e", "ip.dsfield.dscp", "-e", "ipv6.tclass.dscp"];

@@ -67,3 +67,26 @@ fn media_goes_on_a_probe_and_a_round_trip_after_an_outage_of_one_direction_or_bo
         }
     }
 }
+
+/// What is acknowledged is not probed: an idle connection sends its keep-alives and clock comparisons, and the answers.
+#[test]
+fn an_idle_connection_is_not_probed() {
+    let path = Path::clean(Rate::from_bits_per_sec(8_000_000), ROUND_TRIP / 2);
+    let mut world = World::new(1, &path, &path, &Configuration::default());
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let now = world.now();
+    let unit = Outgoing { data: content(0, UNIT), ..Outgoing::default() };
+    world.client().send(now, flow, unit).expect("there is room");
+    world.network.flush(CLIENT);
+    let begins = now + Duration::from_secs(2);
+    let seconds = 60;
+    world.run(begins + Duration::from_secs(seconds), |_| false);
+    for node in [CLIENT, SERVER] {
+        let passages = world.network.passages().iter();
+        let sent = passages.filter(|passage| passage.from == node && passage.left > begins);
+        // A question, its acknowledgement and the answer to the other's, each second; probes were four more.
+        let count = sent.count() as u64;
+        assert!(count <= 4 * seconds, "{node}: {count} packets in {seconds} s");
+    }
+}
