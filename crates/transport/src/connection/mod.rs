@@ -1,7 +1,6 @@
 //! A connection: QUIC below, flows of units above.
 
 mod assembly;
-mod batch;
 mod bearing;
 mod clocks;
 mod closing;
@@ -25,6 +24,7 @@ mod silence;
 mod statistics;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -38,7 +38,6 @@ use crate::identity::Token;
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
 use crate::wire::{ALPN, other_version};
-use batch::Next;
 use clocks::Clocks;
 use closing::{LastWord, closed};
 use control::Control;
@@ -137,7 +136,6 @@ pub struct Connection {
     /// Time of the last probe of a side of which nothing was acknowledged, and whether it is still to be sent.
     probed: Time,
     owes_probe: bool,
-    next: Next,
     /// When units were first sent after the last arrival, or before it.
     asked: Option<Time>,
     last_word: LastWord,
@@ -187,7 +185,6 @@ impl Connection {
             tried: now,
             probed: now,
             owes_probe: false,
-            next: Next::default(),
             asked: None,
             last_word: LastWord::default(),
             dscp: None,
@@ -528,7 +525,6 @@ impl Connection {
         if carrying
             && !self.urgent
             && self.sending.is_idle()
-            && !self.next.is_held()
             && let Some(until) = self.acks.holds(now)
         {
             return Step::Wait(until);
@@ -539,8 +535,9 @@ impl Connection {
             Err(_) if self.config.asks_once && self.sending.is_idle() => 1,
             Err(until) => return Step::Wait(until),
         };
-        let sent = self.poll_batch(now, most, out);
-        let sent = sent.or_else(|| self.prove(now, out)).or_else(|| self.probe(now, out));
+        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        let polled = self.stack.poll_transmit(self.epoch.instant(now), most, out);
+        let sent = polled.or_else(|| self.prove(now, out)).or_else(|| self.probe(now, out));
         let Some(transmit) = sent else {
             self.urgent = false;
             self.acks.release();
@@ -563,7 +560,7 @@ impl Connection {
         self.is_dry = self.config.asks_once
             && carrying
             && self.probes == 0
-            && self.next.is_dry()
+            && transmit.size < most.get() * segment
             && !self.sending.waits();
         if self.is_dry {
             self.urgent = false;
@@ -575,8 +572,10 @@ impl Connection {
         Step::Transmit(transmit)
     }
 
-    /// How many packets one transmission may have: what may begin with a short one, a probe or an acknowledgement, leaves
-    /// alone, since no packet behind it may be longer.
+    /// How many packets one transmission may have. All packets of a transmission have the size of
+    /// its first; behind a short one, a probe or an acknowledgement, the stack was observed to fill
+    /// cwnd with packets too short for any frame, and then to wait for ever, and to panic where a frame did not
+    /// fit. Anything that may begin with such a packet is therefore polled one by one.
     fn max_batch(&self, carrying: bool) -> usize {
         let short = self.probes > 0 || (carrying && self.sending.is_idle());
         if short { 1 } else { self.config.segments }

@@ -3,7 +3,7 @@
 use noq_proto::Transmit;
 use ontempo_foundation::{Duration, Time};
 
-use super::{Connection, Stage};
+use super::{Connection, MAX_PROBES, Stage};
 
 /// Silence begins so long after the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -62,11 +62,13 @@ impl Connection {
         if now >= self.silent_at() {
             self.tried = now;
             self.urgent = true;
+            self.probes = MAX_PROBES;
             self.stack.handle_network_change(None, self.epoch.instant(now));
         } else if now >= self.unacknowledged_at() {
             self.probed = now;
             self.urgent = true;
             self.owes_probe = true;
+            self.probes = MAX_PROBES;
             self.stack.ping();
         }
     }
