@@ -100,18 +100,18 @@ def test_a_scenario_of_the_same_name_does_not_replace_the_comparison_of_another(
         (tmp_path / place).mkdir()
         (tmp_path / place / "same.toml").write_text("no scenario")
 
-    def told(*words: str) -> str:
+    def output_of(*words: str) -> str:
         done = CliRunner().invoke(app, ["compare", "--no-open", *words])
         assert done.exit_code == 2
         return " ".join(done.output.split())
 
     # Where none was made none is there.
     first, folder = str(tmp_path / "a" / "same.toml"), tmp_path / "out" / "compare" / "same"
-    assert [told(f"{place}/same.toml").count("holds") for place in ("a", "b")] == [0, 0]
+    assert [output_of(f"{place}/same.toml").count("holds") for place in ("a", "b")] == [0, 0]
     (folder / "scenario.json").write_text(json.dumps(first))
-    assert f"holds the comparison of {first}" in told("b/same.toml")
-    assert "holds" not in told("a/same.toml")
-    assert "holds" not in told("b/same.toml", "--out", str(folder))
+    assert f"holds the comparison of {first}" in output_of("b/same.toml")
+    assert "holds" not in output_of("a/same.toml")
+    assert "holds" not in output_of("b/same.toml", "--out", str(folder))
 
 
 @pytest.mark.skipif(

@@ -172,7 +172,7 @@ def test_the_media_packetizer_finds_the_frames_that_ffprobe_finds(tmp_path: File
     assert {unit.packets[0] * PACKET for unit in sound} == places
 
 
-def test_a_packet_without_its_sync_byte_and_one_that_is_cut_are_told() -> None:
+def test_a_packet_without_its_sync_byte_and_one_that_is_cut_are_reported() -> None:
     packets = counted(made_stream())
     packets[23] = b"\x46" + packets[23][1:]
     found = media.read_transport_stream(b"".join(packets) + b"\x47\x00")

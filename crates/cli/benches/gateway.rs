@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
 
+use ontempo_testing::Link;
 use serde_json::Value;
 
 const ONTEMPO: &str = env!("CARGO_BIN_EXE_ontempo");
@@ -54,47 +55,6 @@ fn within(space: Option<&str>, program: &str) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", space, program]);
     command
-}
-
-/// Two namespaces with a link between them; gone with this.
-struct Link([String; 2]);
-
-const NEAR: &str = "10.83.0.1";
-const FAR: &str = "10.83.0.2";
-
-impl Link {
-    fn new(mbit: usize) -> Self {
-        let link = Self(["near", "far"].map(|end| format!("ontempo-{end}-{}", std::process::id())));
-        let [near, far] = &link.0;
-        for space in [near, far] {
-            ip(&format!("netns add {space}"));
-            ip(&format!("-n {space} link set lo up"));
-        }
-        ip(&format!("-n {near} link add l0 type veth peer name l0 netns {far}"));
-        for (space, address) in [(near, NEAR), (far, FAR)] {
-            ip(&format!("-n {space} addr add {address}/24 dev l0"));
-            ip(&format!("-n {space} link set l0 up"));
-            let shape = format!(
-                "netns exec {space} tc qdisc add dev l0 root tbf rate {mbit}mbit burst 256kb \
-                 latency 50ms"
-            );
-            ip(&shape);
-        }
-        link
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for space in &self.0 {
-            let _ = Command::new("ip").args(["netns", "del", space]).status();
-        }
-    }
-}
-
-fn ip(words: &str) {
-    let status = Command::new("ip").args(words.split_whitespace()).status().expect("iproute2");
-    assert!(status.success(), "ip {words}: {status}; this needs root");
 }
 
 /// A server that reads all and answers with one byte.
@@ -189,9 +149,9 @@ fn main() {
     let all = match number(2) {
         None => measure([None; 2], ["127.0.0.1"; 2], rounds, bytes),
         Some(mbit) => {
-            let link = Link::new(mbit);
-            let spaces = link.0.each_ref().map(|space| Some(space.as_str()));
-            measure(spaces, [NEAR, FAR], rounds, bytes)
+            let link = Link::new(Some(mbit as u64));
+            let spaces = link.spaces.each_ref().map(|space| Some(space.as_str()));
+            measure(spaces, Link::ADDRESSES, rounds, bytes)
         }
     };
     println!("| way | seconds | range | of direct |\n| --- | --- | --- | --- |");

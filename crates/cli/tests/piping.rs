@@ -2,12 +2,10 @@
 
 mod common;
 
-use std::cell::RefCell;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::{Killed, Place, Ran, SCENARIO, files, wait_until};
+use common::{Place, Ran, SCENARIO, check_ends_with_its_reader, files};
 
 /// Columns of the longest line.
 fn columns(text: &str) -> usize {
@@ -67,16 +65,7 @@ fn who_watches_ends_once_nobody_reads() {
     fs::create_dir_all(place.path("reports")).expect("made");
     for command in ["monitor", "top"] {
         let words = [command, "--json", "--every", "100ms", "--folder", "reports"];
-        let mut command = place.command(&words);
-        let child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
-        let mut child = Killed(child);
-        let mut reader = BufReader::new(child.0.stdout.take().expect("a pipe"));
-        reader.read_line(&mut String::new()).expect("a document");
-        drop(reader);
-        let child = RefCell::new(child);
-        let ended = || child.borrow_mut().0.try_wait().expect("a process");
-        wait_until("its end", || ended().is_some());
-        assert!(ended().is_some_and(|status| status.success()));
+        check_ends_with_its_reader(place.command(&words));
     }
 }
 

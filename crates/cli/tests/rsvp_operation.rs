@@ -4,14 +4,12 @@
 mod common;
 mod reserved;
 
-use std::cell::RefCell;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Killed, Terminal, wait_until};
+use common::{Terminal, check_ends_with_its_reader, wait_until};
 use ontempo_reservation::local::{Client, Notice, Request};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Style};
 use ontempo_testing::require_programs;
@@ -257,7 +255,7 @@ fn a_class_that_is_changed_and_ended_at_once_has_its_name_in_the_log() {
         &mut sender,
         |event| matches!(event, Notice::Reserved { flows, .. } if flows.iter().any(has_both)),
     );
-    // Both senders end one after the other, before traffic control is told.
+    // Both senders end one after the other, before traffic control is asked.
     network.signal("h1", "-TERM");
     let log = network.log("h1");
     assert!(log.contains("l0: class 1:1001 removed") && !log.contains("class  "), "{log}");
@@ -407,14 +405,7 @@ fn at_a_terminal_status_is_shown_in_place_again_and_again_until_ctrl_c() {
     // Ctrl-C.
     terminal.end_by(b"\x03");
     // Into a pipe, it ends with its reader.
-    let mut command = network.ontempo("r1", &["rsvp", "status", "--watch", "100ms"]);
-    let mut watching = Killed(command.stdout(Stdio::piped()).spawn().expect("it starts"));
-    let mut reader = BufReader::new(watching.0.stdout.take().expect("a pipe"));
-    reader.read_line(&mut String::new()).expect("a line");
-    drop(reader);
-    let watching = RefCell::new(watching);
-    let has_ended = || watching.borrow_mut().0.try_wait().expect("a process").is_some();
-    wait_until("its end", has_ended);
+    check_ends_with_its_reader(network.ontempo("r1", &["rsvp", "status", "--watch", "100ms"]));
     network.end();
 }
 

@@ -26,12 +26,12 @@ use std::fs::File;
 use std::io::{BufReader, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_qos::{QosListener, QosOptions, QosSocket, QosStream};
+use ontempo_testing::Link;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -233,79 +233,37 @@ fn compare(name: &str, plain: &mut Pair, ours: &mut Pair, size: usize) {
 
 const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Where the far end is: on loopback, or in a namespace behind a link.
-enum Far {
-    Loopback,
-    Linked { near: String, far: String },
-}
+/// The link between the ends; `None`: both are on loopback.
+struct At(Option<Link>);
 
-const NEAR_ADDRESS: &str = "10.84.0.1";
-const FAR_ADDRESS: &str = "10.84.0.2";
-const FAR_SOCKET: &str = "10.84.0.2:0";
-
-impl Far {
-    /// Two namespaces, and between them a link of `mbit` Mbit/s or of what the processor bears. They end with this.
-    fn linked(mbit: Option<&str>) -> Self {
-        let [near, far] = ["near", "far"].map(|end| format!("qos-{end}-{}", std::process::id()));
-        for space in [&near, &far] {
-            ip(&format!("netns add {space}"));
-        }
-        ip(&format!("-n {near} link add l0 type veth peer name l0 netns {far}"));
-        for (space, address) in [(&near, NEAR_ADDRESS), (&far, FAR_ADDRESS)] {
-            ip(&format!("-n {space} addr add {address}/24 dev l0"));
-            ip(&format!("-n {space} link set l0 up"));
-            if let Some(mbit) = mbit {
-                ip(&format!(
-                    "netns exec {space} tc qdisc add dev l0 root tbf rate {mbit}mbit burst 256kb latency 50ms"
-                ));
-            }
-        }
-        let linked = Self::Linked { near, far };
-        linked.enter(true);
-        linked
-    }
-
-    /// The calling thread makes sockets at this end from now on.
-    fn enter(&self, is_near: bool) {
-        let Self::Linked { near, far } = self else { return };
-        let name = if is_near { near } else { far };
-        let space = File::open(format!("/run/netns/{name}")).expect("the namespace");
-        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("entered");
+impl At {
+    /// The calling thread makes sockets at this end from now on: 0 near, 1 far.
+    fn enter(&self, end: usize) {
+        let Some(link) = &self.0 else { return };
+        let space = File::open(format!("/run/netns/{}", link.spaces[end])).expect("the namespace");
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(space.as_fd(), kind).expect("entered");
     }
 
     /// Makes sockets at the far end.
     fn make<T: Send>(&self, make: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let made = scope.spawn(|| {
-                self.enter(false);
+                self.enter(1);
                 make()
             });
             made.join().expect("made")
         })
     }
 
-    fn address(&self) -> &'static str {
-        if matches!(self, Self::Loopback) { "127.0.0.1:0" } else { FAR_SOCKET }
+    /// Any port of the far end.
+    fn address(&self) -> (&'static str, u16) {
+        (if self.0.is_some() { Link::ADDRESSES[1] } else { "127.0.0.1" }, 0)
     }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        let Self::Linked { near, far } = self else { return };
-        for space in [near, far] {
-            let _ = Command::new("ip").args(["netns", "del", space]).status();
-        }
-    }
-}
-
-fn ip(words: &str) {
-    let status = Command::new("ip").args(words.split_whitespace()).status().expect("iproute2");
-    assert!(status.success(), "ip {words}: {status}; this needs root");
 }
 
 /// Plain TCP, and QoS sockets that ask for this.
-fn tcp(asked: Specification, at: &Far) -> Result<(Pair, Pair), Box<dyn Error>> {
+fn tcp(asked: Specification, at: &At) -> Result<(Pair, Pair), Box<dyn Error>> {
     let listener = at.make(|| TcpListener::bind(at.address()))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
@@ -323,7 +281,7 @@ fn tcp(asked: Specification, at: &Far) -> Result<(Pair, Pair), Box<dyn Error>> {
     Ok((plain, Pair { near: Box::new(near), far: Box::new(far) }))
 }
 
-fn udp(at: &Far) -> Result<(Pair, Pair), Box<dyn Error>> {
+fn udp(at: &At) -> Result<(Pair, Pair), Box<dyn Error>> {
     let (near, far) = (UdpSocket::bind("0.0.0.0:0")?, at.make(|| UdpSocket::bind(at.address()))?);
     near.connect(far.local_addr()?)?;
     far.connect(near.local_addr()?)?;
@@ -344,10 +302,12 @@ fn udp(at: &Far) -> Result<(Pair, Pair), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
-    let mbit = words.find_map(|word| word.strip_prefix("--mbit=").map(str::to_owned));
-    let is_linked = mbit.is_some() || std::env::args().any(|word| word == "--link");
-    let at = if is_linked { Far::linked(mbit.as_deref()) } else { Far::Loopback };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let mbit = words.iter().find_map(|word| word.strip_prefix("--mbit="));
+    let mbit = mbit.map(str::parse).transpose()?;
+    let is_linked = mbit.is_some() || words.iter().any(|word| word == "--link");
+    let at = At(is_linked.then(|| Link::new(mbit)));
+    at.enter(0);
     let (mut plain_tcp, mut qos_tcp) = tcp(Specification::default(), &at)?;
     // Messages are kept until they are acknowledged.
     let rec_time = Term::coerced(ontempo_foundation::Duration::from_secs(10));

@@ -1,5 +1,6 @@
 //! Shared by tests: records a test that this machine cannot run as skipped; draws what hostile
-//! peers send ([`hostile`]); multiplexes AV1; counts what is allocated.
+//! peers send ([`hostile`]); multiplexes AV1; counts what is allocated; makes a [`Link`]
+//! between namespaces.
 //!
 //! cargo's harness knows only passed and failed, and hides the output of passed tests. A test that
 //! skips itself is therefore recorded in a file, which `make test` counts.
@@ -7,6 +8,7 @@
 mod allocator;
 mod av1;
 pub mod hostile;
+mod link;
 mod usage;
 
 use std::env;
@@ -16,6 +18,7 @@ use std::path::PathBuf;
 
 pub use allocator::CountingAllocator;
 pub use av1::{Av1Framing, av1_transport_stream, section_checksum};
+pub use link::Link;
 pub use usage::used;
 
 /// The environment variable that names the file of skips. Each line holds kind, test and reason,

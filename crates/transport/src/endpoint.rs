@@ -44,8 +44,7 @@ pub struct ConnectionId {
 struct Kept {
     connection: Box<Connection>,
     generation: u64,
-    accepted: bool,
-    /// A client's first destination ID.
+    /// A client's first destination ID; `None`: it was accepted.
     first_id: Option<noq_proto::ConnectionId>,
     /// True if it counts in `places`.
     has_place: bool,
@@ -62,6 +61,10 @@ struct Kept {
 }
 
 impl Kept {
+    fn is_accepted(&self) -> bool {
+        self.first_id.is_none()
+    }
+
     fn takes_retry(&self, retry: &[u8]) -> bool {
         self.first_id.as_ref().is_none_or(|first_id| is_undamaged(retry, first_id))
     }
@@ -254,12 +257,8 @@ impl Endpoint {
             .stack
             .connect(self.epoch.instant(now), client, remote, name)
             .map_err(ConnectFailed::Address)?;
-        let kind = (host_prefix(remote.ip()), false);
-        let id = self.keep(now, (handle, stack, config), token, (account, trace), kind);
-        if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
-            kept.first_id = Some(first_id);
-        }
-        Ok(id)
+        let kind = (host_prefix(remote.ip()), Some(first_id));
+        Ok(self.keep(now, (handle, stack, config), token, (account, trace), kind))
     }
 
     /// A connection; `None` if it has ended.
@@ -491,7 +490,7 @@ impl Endpoint {
         let config = self.server_config(&own, seed, (account.clone(), &trace), largest);
         match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
             Ok((handle, stack)) => {
-                let kind = (origin, true);
+                let kind = (origin, None);
                 self.keep(now, (handle, stack, own), token, (account, trace), kind);
                 if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
                     kept.connection.admit(other);
@@ -514,7 +513,7 @@ impl Endpoint {
         (handle, stack, config): (ConnectionHandle, noq_proto::Connection, Arc<Configuration>),
         token: Token,
         (account, trace): (SharedAccount, Trace),
-        (origin, accepted): (Origin, bool),
+        (origin, first_id): (Origin, Option<noq_proto::ConnectionId>),
     ) -> ConnectionId {
         let place = handle.0;
         if self.connections.len() <= place {
@@ -523,13 +522,13 @@ impl Endpoint {
         self.generation += 1;
         self.count += 1;
         self.share.begin();
+        let accepted = first_id.is_none();
         let buffers = (!accepted).then(|| part(&config)).flatten();
         let connection = Connection::new(now, stack, config, token, self.epoch, (account, trace));
         self.connections[place] = Some(Kept {
             connection: Box::new(connection),
             generation: self.generation,
-            accepted,
-            first_id: None,
+            first_id,
             has_place: !accepted,
             wake: Time::NEVER,
             queued: false,
@@ -598,9 +597,9 @@ impl Endpoint {
                     .map(|(flow, deliveries)| Event::Left { connection: id, flow, deliveries });
                 self.events.extend(left);
             }
-            self.events.push_back(event(id, kept.accepted, event_of));
+            self.events.push_back(event(id, kept.is_accepted(), event_of));
         }
-        if kept.accepted && kept.connection.is_validated() {
+        if kept.is_accepted() && kept.connection.is_validated() {
             self.admission.validate(place);
         }
         if is_gone {
@@ -608,7 +607,7 @@ impl Endpoint {
             self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
             if kept.has_place {
-                self.share.places().free(kept.accepted.then_some(kept.origin));
+                self.share.places().free(kept.is_accepted().then_some(kept.origin));
             }
             self.connections[place] = None;
             self.count -= 1;

@@ -125,19 +125,26 @@ fn may_have_clock(from: &Place) -> bool {
     let Place::File(path) = from else { return true };
     // Another reader of a pipe would take from it what is to be sent.
     let Ok(file) = ontempo_place::open_regular(path) else { return true };
-    let mut head = Vec::new();
-    if file.take(LOOKED_AT).read_to_end(&mut head).is_err() {
-        return true;
-    }
     let (mut chunker, mut clock) = (Chunker::new(u16::MAX), PcrClock::default());
-    chunker.push(&head);
-    chunker.finish();
-    while let Some(datagram) = chunker.poll() {
-        if clock.due(datagram) > Duration::ZERO {
-            return true;
+    let mut head = file.take(LOOKED_AT);
+    // Most have it in the first piece.
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let Ok(count) = head.read(&mut piece) else { return true };
+        chunker.push(&piece[..count]);
+        let is_over = count == 0;
+        if is_over {
+            chunker.finish();
+        }
+        while let Some(datagram) = chunker.poll() {
+            if clock.due(datagram) > Duration::ZERO {
+                return true;
+            }
+        }
+        if is_over {
+            return false;
         }
     }
-    false
 }
 
 /// The verification that `--trust` or `--insecure` ask for.

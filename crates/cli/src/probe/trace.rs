@@ -31,7 +31,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// The smallest packet of a recording: scouts must be much smaller.
 const MIN_PACKET: u64 = 500;
 
-/// The loss is said to be in doubt from that much on, which is as exact as it is otherwise.
+/// From this doubt on it is reported: otherwise the loss is about as exact as that.
 const IN_DOUBT: f64 = 0.01;
 
 /// A new file, which goes again if nothing is written.

@@ -3,6 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -199,6 +200,20 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
         assert!(begun.elapsed() < Duration::from_secs(60), "in vain waited for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A program that writes again and again into a pipe ends, without a failure, once nobody reads it.
+#[track_caller]
+pub(crate) fn check_ends_with_its_reader(mut command: Command) {
+    let child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut child = Killed(child);
+    let mut reader = BufReader::new(child.0.stdout.take().expect("a pipe"));
+    reader.read_line(&mut String::new()).expect("a line");
+    drop(reader);
+    let child = RefCell::new(child);
+    let ended = || child.borrow_mut().0.try_wait().expect("a process");
+    wait_until("its end", || ended().is_some());
+    assert!(ended().is_some_and(|status| status.success()));
 }
 
 /// Presses Ctrl-C.

@@ -4,7 +4,7 @@ use ontempo_foundation::Duration;
 
 /// How many more datagrams in step than out of it make a pace known, and at most count.
 const STEADY: u8 = 8;
-const MOST_STEADY: u8 = 16;
+const MAX_STEADY: u8 = 16;
 
 /// What a datagram out of step takes from these: a thread that is kept from the processor sends two or three.
 const OUT_OF_STEP: u8 = 2;
@@ -26,7 +26,7 @@ impl Pace {
         };
         let (least, most) = (mean / 2, mean * 2);
         if gap >= least && gap <= most {
-            self.steady = (self.steady + 1).min(MOST_STEADY);
+            self.steady = (self.steady + 1).min(MAX_STEADY);
         } else {
             self.steady = self.steady.saturating_sub(OUT_OF_STEP);
         }

@@ -4,7 +4,7 @@ use super::control::{QUEUED, STALL_GAP};
 use super::estimate::Arrival;
 use super::rate::{Departure, place_of};
 use super::recorder::Recording;
-use super::refused::{Kinds, Refusal, Refused, Taken, Told, shrunk};
+use super::refused::{Judged, Kinds, Refusal, Refused, Taken, shrunk};
 
 /// Span over which losses are counted, s: shorter ones have too few packets.
 const LOSS_SPAN: f64 = 1.0;
@@ -130,7 +130,7 @@ impl Recording {
         let mut passing = vec![window; count];
         all.outages.iter().for_each(|outage| take(*outage, window, &mut passing));
         let times = (begun, window);
-        let Told { refusal, doubt } = self.refusal_of(&all, begun);
+        let Judged { refusal, doubt } = self.refusal_of(&all, begun);
         let losses = match refusal {
             Refusal::None => self.losses_of_path(&all, &passing, times),
             Refusal::Queue { before } => self.losses_behind(&all, &passing, times, before),
@@ -151,7 +151,7 @@ impl Recording {
         }
     }
 
-    fn refusal_of(&self, all: &Fates, begun: i64) -> Told {
+    fn refusal_of(&self, all: &Fates, begun: i64) -> Judged {
         let Fates { fates, bursts, taken, .. } = all;
         let mut kinds = Kinds::default();
         for burst in bursts.iter().filter(|burst| !self.packets[burst.numbers.0].is_scout) {
@@ -314,7 +314,7 @@ impl Recording {
         (is_long && sent(last) - burst.left.0 >= QUEUED).then_some((from, until))
     }
 
-    /// The last of these lost packets that tells of an outage: while nothing was sent nothing was lost, and of what was
+    /// The last of these lost packets that shows an outage: while nothing was sent nothing was lost, and of what was
     /// sent after that one or two may be lost for another reason.
     fn witnessed(&self, lost: std::ops::Range<usize>) -> usize {
         let is_far = |number: &usize| {

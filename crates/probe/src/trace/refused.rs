@@ -132,7 +132,7 @@ pub enum Refused {
 
 /// What refused packets, and how much it is in doubt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct Judged {
     pub(super) refusal: Refusal,
     /// The share of packets that may be the path's losses and do not count as such, or the other way round: two
     /// standard errors.
@@ -180,7 +180,7 @@ impl Recording {
         fate: impl Fn(usize) -> Option<(bool, f64)>,
         kinds: Kinds,
         taken: &Taken,
-    ) -> Told {
+    ) -> Judged {
         let (mut loads, mut scouts, mut runs) = (Counted::default(), Counted::default(), 0.0);
         let is_scout = |number: usize| self.packets[number].is_scout;
         for number in 2..self.packets.len() {
@@ -199,12 +199,12 @@ impl Recording {
         let error = (lost * (1.0 - lost) / f64::max(runs, 1.0)).sqrt();
         let is_alone = alone > placed + queued;
         if is_alone && without + SURE * error < lost {
-            return Told { refusal: Refusal::Policer { loss: without }, doubt: scouts.doubt() };
+            return Judged { refusal: Refusal::Policer { loss: without }, doubt: scouts.doubt() };
         }
         // A policer that drops too little to be seen.
         let mut doubt = if is_alone { f64::max(lost - without, 0.0) + 2.0 * error } else { 0.0 };
         let all = loads.all.max(1.0);
-        let Some(share) = taken.share() else { return Told { refusal: Refusal::None, doubt } };
+        let Some(share) = taken.share() else { return Judged { refusal: Refusal::None, doubt } };
         let refused = queued * (1.0 - share);
         let unclear = 2.0 * queued * taken.error();
         let is_certain = 1.0 - share > SURE * taken.error();
@@ -216,9 +216,9 @@ impl Recording {
             && before * loads.all * 2.0 < refused;
         if is_queue {
             let doubt = f64::max(unclear / all, scouts.doubt()).min(lost);
-            return Told { refusal: Refusal::Queue { before }, doubt };
+            return Judged { refusal: Refusal::Queue { before }, doubt };
         }
         doubt = f64::max(doubt, (refused + unclear) / all).min(lost);
-        Told { refusal: Refusal::None, doubt }
+        Judged { refusal: Refusal::None, doubt }
     }
 }

@@ -207,7 +207,7 @@ impl Group {
             Event::Reserved { marks, .. } if *at == node => Some(marks),
             _ => None,
         });
-        let mark = last.expect("it was told").iter().find(|mark| mark.is_for(&from));
+        let mark = last.expect("it was notified").iter().find(|mark| mark.is_for(&from));
         mark.map(|mark| mark.dscps).unwrap_or_default()
     }
 

@@ -61,16 +61,16 @@ impl Connection {
     pub(super) fn try_harder(&mut self, now: Time) {
         if now >= self.silent_at() {
             self.tried = now;
-            self.urgent = true;
-            self.probes = MAX_PROBES;
             self.stack.handle_network_change(None, self.epoch.instant(now));
         } else if now >= self.unacknowledged_at() {
             self.probed = now;
-            self.urgent = true;
             self.owes_probe = true;
-            self.probes = MAX_PROBES;
             self.stack.ping();
+        } else {
+            return;
         }
+        self.urgent = true;
+        self.probes = MAX_PROBES;
     }
 
     /// A packet beyond the window that is owed as a probe (RFC 9002, section 7.5).

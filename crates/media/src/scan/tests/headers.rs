@@ -57,23 +57,23 @@ fn changed(change: impl Fn(&mut [u8], &ts::Header)) -> Vec<String> {
 }
 
 #[test]
-fn a_picture_whose_header_is_damaged_or_missing_is_told() {
-    let told = "PES packets without a whole header, which are left out: 1";
+fn a_picture_whose_header_is_damaged_or_missing_is_reported() {
+    let note = "PES packets without a whole header, which are left out: 1";
     let damaged = changed(|one, header| one[header.payload] |= u8::from(header.begins));
-    assert_eq!(damaged, [told]);
+    assert_eq!(damaged, [note]);
     let cut = cut_after(&film(), 5);
     let first = cut.chunks_exact(PACKET).take(3).collect::<Vec<_>>().concat();
     let mut without = [first, cut[4 * PACKET..].to_vec()].concat();
-    let (_, untold) = FrameTable::from_transport_stream(&without).expect("a film");
-    assert!(untold.iter().any(|one| one == told), "{untold:?}");
+    let (_, notes) = FrameTable::from_transport_stream(&without).expect("a film");
+    assert!(notes.iter().any(|one| one == note), "{notes:?}");
     // The last packet of all.
     without = [film(), packet(VIDEO, true, 10, &[0, 0, 1])].concat();
-    let (_, untold) = FrameTable::from_transport_stream(&without).expect("a film");
-    assert!(untold.iter().any(|one| one == told), "{untold:?}");
+    let (_, notes) = FrameTable::from_transport_stream(&without).expect("a film");
+    assert!(notes.iter().any(|one| one == note), "{notes:?}");
 }
 
 #[test]
-fn packets_that_say_that_they_have_errors_are_told() {
-    let untold = changed(|one, _| one[1] |= 0x80);
-    assert_eq!(untold, ["packets that say that they have errors, which are taken as they are: 2"]);
+fn packets_that_say_that_they_have_errors_are_reported() {
+    let notes = changed(|one, _| one[1] |= 0x80);
+    assert_eq!(notes, ["packets that say that they have errors, which are taken as they are: 2"]);
 }
