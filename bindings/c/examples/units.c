@@ -32,6 +32,8 @@ static void receive(const char *address)
 
     must("options", ontempo_options_new(&options));
     must("token", ontempo_options_set(options, "token", "secret"));
+    /* Slow programs wait for each other, as under valgrind. */
+    must("timeout", ontempo_options_set(options, "handshake-timeout", "30s"));
     must("listen", ontempo_listen(address, options, &listener));
     must("address", ontempo_listener_address(listener, at, sizeof at));
     must("fingerprint", ontempo_listener_fingerprint(listener, fingerprint, sizeof fingerprint));
@@ -52,7 +54,7 @@ static void receive(const char *address)
     must("flow", ontempo_receive_flow_free(flow));
     /* The sender sees the end first. */
     struct ontempo_event event = { .size = sizeof event };
-    while (ontempo_next_event(connection, 1000, &event) == ONTEMPO_OK)
+    while (ontempo_next_event(connection, 10000, &event) == ONTEMPO_OK)
         ;
     must("connection", ontempo_connection_free(connection));
     must("listener", ontempo_listener_free(listener));
@@ -68,6 +70,8 @@ static void send_units(const char *address, const char *fingerprint, unsigned co
 
     must("options", ontempo_options_new(&options));
     must("token", ontempo_options_set(options, "token", "secret"));
+    /* Slow programs wait for each other, as under valgrind. */
+    must("timeout", ontempo_options_set(options, "handshake-timeout", "30s"));
     must("fingerprint", ontempo_options_set(options, "fingerprint", fingerprint));
     must("connect", ontempo_connect(address, options, &connection));
     must("flow", ontempo_open_flow(connection, ONTEMPO_PARTIAL_ORDER, ONTEMPO_DEADLINE, "film", &flow));
@@ -88,12 +92,12 @@ static void send_units(const char *address, const char *fingerprint, unsigned co
         if (at % 10 == 0)
             key = number;
     }
-    must("finish", ontempo_finish(flow, 10000));
+    must("finish", ontempo_finish(flow, 30000));
     struct ontempo_send_statistics sent = { .size = sizeof sent };
     must("statistics", ontempo_send_flow_get_statistics(flow, &sent));
     printf("%" PRIu64 " units, %" PRIu64 " arrived\n", sent.units, sent.arrived);
     struct ontempo_event event = { .size = sizeof event };
-    while (must("event", ontempo_next_event(connection, 5000, &event)) == ONTEMPO_OK)
+    while (must("event", ontempo_next_event(connection, 30000, &event)) == ONTEMPO_OK)
         if (event.kind == ONTEMPO_EVENT_CLOSED)
             printf("closed with code %" PRIu64 ": %s\n", event.code, event.text);
     must("flow", ontempo_send_flow_free(flow));

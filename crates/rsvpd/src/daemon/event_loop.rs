@@ -15,6 +15,7 @@ use ontempo_reservation::machine::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::lock::{self, Lock};
+use super::neighbours_file::NeighboursFile;
 use super::observed::Observed;
 use super::owners::Owners;
 use super::state::{Daemon, SETTLING};
@@ -79,7 +80,9 @@ pub fn run(config: Config, signals: Signals<'_>, log: Log<'_>) -> Result<(), Dae
     })?;
     let lock = Lock::take(Path::new(lock::FOLDER))?;
     let mut daemon = Daemon::open(config, packets, log)?;
-    daemon.neighbours_file = Some(lock.neighbours());
+    let of_namespace = NeighboursFile::of_this_namespace(lock.neighbours());
+    daemon.neighbours_file =
+        Some(of_namespace.map_err(|error| DaemonError::system("cannot open a socket", &error))?);
     daemon.set_up_all()?;
     daemon.recall_neighbours();
     daemon.say(Level::Notice, &format!("ready, process {}", std::process::id()));
@@ -331,9 +334,8 @@ impl Daemon<'_> {
         if let Err(what) = self.end_all_left() {
             self.say(Level::Error, &what);
         }
-        if let Some(path) = &self.neighbours_file {
-            // There is nothing to be asked for.
-            let _ = fs::remove_file(path);
+        if let Some(file) = &self.neighbours_file {
+            file.remove();
         }
     }
 }

@@ -3,6 +3,7 @@
 mod event_loop;
 mod interfaces;
 mod lock;
+mod neighbours_file;
 mod observed;
 mod owners;
 mod reload;

@@ -1,8 +1,6 @@
 //! What the operator is told: neighbours, flows, classes, and the errors of a minute.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
 use ontempo_foundation::{Duration, Time};
@@ -14,8 +12,6 @@ use crate::log::Level;
 
 /// Neighbours are looked at so often, at most.
 const LOOK: Duration = Duration::from_secs(1);
-/// Bytes of the file of neighbours, at most.
-const MAX_FILE: u64 = 64 << 10;
 /// Questions to the neighbours after a restart, or after an application has asked again, and the time
 /// between two.
 const QUESTIONS: u32 = 4;
@@ -147,30 +143,21 @@ impl Daemon<'_> {
 
     /// Writes the neighbours down, for the daemon after a restart.
     fn remember(&mut self, neighbours: &BTreeSet<(InterfaceId, IpAddr)>) {
-        let Some(path) = self.neighbours_file.clone() else { return };
-        let lines =
-            neighbours.iter().map(|(by, address)| format!("{} {address}\n", self.name_of(*by)));
-        let text: String = lines.collect();
-        if let Err(error) = fs::write(&path, text) {
-            self.say(Level::Warning, &format!("{}: {error}", path.display()));
+        let Some(file) = &self.neighbours_file else { return };
+        let named = neighbours.iter().map(|(by, address)| (self.name_of(*by), *address));
+        if let Err(error) = file.write(named) {
+            self.say(Level::Warning, &error.to_string());
         }
     }
 
     /// Reads the neighbours of a daemon before this one, to ask them for their state rather than to wait
     /// for their refreshes.
     pub(super) fn recall_neighbours(&mut self) {
-        let Some(path) = &self.neighbours_file else { return };
-        let mut text = String::new();
-        let read =
-            fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_string(&mut text));
-        if read.is_err() {
-            return;
-        }
-        let neighbour = |line: &str| {
-            let (name, address) = line.split_once(' ')?;
-            Some((InterfaceId(self.interfaces.get(name)?.index), address.parse().ok()?))
+        let Some(file) = &self.neighbours_file else { return };
+        let known = |(name, address): (String, IpAddr)| {
+            Some((InterfaceId(self.interfaces.get(&name)?.index), address))
         };
-        let neighbours: Vec<(InterfaceId, IpAddr)> = text.lines().filter_map(neighbour).collect();
+        let neighbours: Vec<_> = file.read().into_iter().filter_map(known).collect();
         if neighbours.is_empty() {
             return;
         }

@@ -1,12 +1,12 @@
 //! What the daemon keeps between two turns of its loop.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::machine::{InterfaceId, Machine};
 
+use super::neighbours_file::NeighboursFile;
 use super::observed::Observed;
 use super::owners::Owners;
 use crate::applications::Applications;
@@ -40,7 +40,7 @@ pub(super) struct Daemon<'a> {
     pub(super) packets_out: u64,
     pub(super) observed: Observed,
     /// Where the neighbours are written down; none in a test.
-    pub(super) neighbours_file: Option<PathBuf>,
+    pub(super) neighbours_file: Option<NeighboursFile>,
     pub(super) log: Log<'a>,
 }
 
