@@ -62,6 +62,11 @@ pub trait Discipline: Debug + Send {
     /// The packets waiting.
     fn occupancy(&self) -> Occupancy;
 
+    /// The transmitter has become free and found nothing waiting, as it would have learnt from
+    /// [`dequeue`](Discipline::dequeue). Nobody asks an empty discipline, so that an idle link costs
+    /// no event; so it is told before the next [`enqueue`](Discipline::enqueue).
+    fn on_idle(&mut self) {}
+
     /// On a link that changes: its mean rate since the last call of
     /// [`enqueue`](Discipline::enqueue) or [`dequeue`](Discipline::dequeue), before the next.
     fn set_rate(&mut self, _rate: Rate) {}
@@ -272,6 +277,9 @@ impl ScheduledLink {
         } else {
             self.pass_rate(now);
             self.pass_transmitter(now);
+            if self.is_idle(now) {
+                self.discipline.on_idle();
+            }
             self.discipline.enqueue(now, packet, drops);
         }
         self.count_drops(&drops[dropped_before..]);
@@ -289,6 +297,13 @@ impl ScheduledLink {
             return self.busy_until;
         }
         self.discipline.ready(now.max(self.free_from()))
+    }
+
+    /// Whether the transmitter has asked for a packet by `now`, in vain since nothing waits.
+    fn is_idle(&self, now: Time) -> bool {
+        self.sending.is_none()
+            && now >= self.free_from()
+            && self.occupancy().packets == Packets::new(0)
     }
 
     /// When the transmitter may send the next packet.

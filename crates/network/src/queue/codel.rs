@@ -125,8 +125,7 @@ impl CoDelLaw {
         parameters: &CoDelParameters,
     ) -> Option<(Queued, bool)> {
         let Some(packet) = queue.pop() else {
-            self.first_above = None;
-            self.dropping = false;
+            self.on_empty();
             return None;
         };
         let waited = now.since(packet.enqueued);
@@ -137,6 +136,12 @@ impl CoDelLaw {
         }
         let since = *self.first_above.get_or_insert(now + parameters.interval);
         Some((packet, now >= since))
+    }
+
+    /// The queue was found empty: no packet waits above the target.
+    pub(crate) fn on_empty(&mut self) {
+        self.first_above = None;
+        self.dropping = false;
     }
 
     fn enter_dropping(&mut self, now: Time, parameters: &CoDelParameters) {

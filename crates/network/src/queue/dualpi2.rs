@@ -94,7 +94,7 @@ pub struct DualPi2 {
     old_wait: Duration,
     next_update: Time,
     /// Weighted bytes by which the classic queue is behind its share; the L4S queue goes first up
-    /// to 0.
+    /// to 0. Counts while both have packets: what one sends alone takes nothing from the other.
     credit: f64,
 }
 
@@ -214,6 +214,7 @@ impl Discipline for DualPi2 {
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Chosen> {
         self.catch_up(now);
         while let Some(is_low_latency) = self.is_low_latency_next() {
+            let is_shared = self.low_latency.has_packets() && self.classic.has_packets();
             let share = self.parameters.classic_share;
             let (taken, weight) = if is_low_latency {
                 (self.take_low_latency(now)?, share)
@@ -222,13 +223,19 @@ impl Discipline for DualPi2 {
             };
             match taken {
                 Ok(chosen) => {
-                    self.credit += weight * chosen.packet.size.get() as f64;
+                    if is_shared {
+                        self.credit += weight * chosen.packet.size.get() as f64;
+                    }
                     return Some(chosen);
                 }
                 Err(packet) => drops.push(Dropped { packet, reason: DropReason::Early }),
             }
         }
         None
+    }
+
+    fn on_idle(&mut self) {
+        self.reset_credit();
     }
 
     fn occupancy(&self) -> Occupancy {

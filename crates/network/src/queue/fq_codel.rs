@@ -47,6 +47,15 @@ struct FlowQueue {
 
 /// FQ-CoDel (RFC 8290): deficit round robin over queues that flows are hashed to, each with
 /// CoDel; a queue that just became active goes before the others for one quantum.
+///
+/// Where RFC 8290 can be read in two ways, or Linux differs, as Linux:
+///
+/// - A turn ends at a deficit of 0, too (section 4.2: "a negative number of credits", but also "at
+///   least a quantum of bytes").
+/// - A new queue that is found empty leaves the lists at once where no old one is listed. Section 4.2
+///   moves it to the old ones in any case, so that it cannot starve them; here there are none.
+/// - Half of the longest queue (section 4.1) is half of its bytes. Of equally long queues the one of
+///   the lowest number loses.
 #[derive(Clone, Debug)]
 pub struct FqCoDel {
     parameters: FqCoDelParameters,
@@ -179,6 +188,15 @@ impl Discipline for FqCoDel {
             } else {
                 self.queues[number as usize].is_listed = false;
             }
+        }
+    }
+
+    fn on_idle(&mut self) {
+        // All are empty: each is found so when it is visited, and leaves the lists.
+        for number in self.new.drain(..).chain(self.old.drain(..)) {
+            let queue = &mut self.queues[number as usize];
+            queue.is_listed = false;
+            queue.law.on_empty();
         }
     }
 

@@ -200,3 +200,32 @@ fn the_mean_queue_counts_those_that_wait() {
     let mean = link.statistics(Time::from_secs_f64(0.01)).mean_packets;
     assert!((mean - 0.3).abs() < 1e-9, "{mean}");
 }
+
+#[test]
+fn a_flow_is_new_again_after_the_link_was_idle() {
+    let mut random = RandomStream::new(2, "hash");
+    let fq = FqCoDel::new(FqCoDelParameters::default(), &mut random);
+    let mut link = link(Box::new(fq), LossModel::None);
+    let packet = |handle, flow, micros| Queued {
+        handle,
+        flow,
+        class: 0,
+        size: Bytes::new(1000),
+        ecn_capable: false,
+        l4s: false,
+        enqueued: Time::ZERO + Duration::from_micros(micros),
+    };
+    let offered = [
+        packet(0, 1, 0),
+        packet(1, 1, 1),
+        packet(2, 1, 10_000),
+        packet(3, 1, 10_001),
+        packet(4, 1, 10_002),
+        packet(5, 7, 10_003),
+    ];
+    let outcome = drive(&mut link, &offered, Time::from_secs_f64(1.0));
+    let order: Vec<u32> = outcome.departed.iter().map(|sent| sent.packet.handle).collect();
+    // At 1.6 ms the transmitter found the flow's queue empty, which takes it off the lists (RFC 8290
+    // section 4.2). So from 10 ms on a full quantum of 1514 bytes lets two packets go before the other's.
+    assert_eq!(order, [0, 1, 2, 3, 5, 4]);
+}

@@ -58,6 +58,8 @@ impl PseudoCode {
                 self.credit = -0.8 * 1514.0;
                 return (None, dropped);
             }
+            // Linux: "If either queue is empty, the WRR credit is kept unchanged."
+            let is_shared = !self.lq.is_empty() && !self.cq.is_empty();
             if !self.lq.is_empty() && (self.cq.is_empty() || self.credit <= 0.0) {
                 let (pkt, size, _, stamp) = self.lq.pop_front().unwrap();
                 let mut marked = false;
@@ -76,7 +78,7 @@ impl PseudoCode {
                         marked = true;
                     }
                 }
-                self.credit += 0.1 * size as f64;
+                self.credit += if is_shared { 0.1 * size as f64 } else { 0.0 };
                 return (Some((pkt, marked)), dropped);
             }
             let (pkt, size, ecn, _) = self.cq.pop_front().unwrap();
@@ -89,7 +91,7 @@ impl PseudoCode {
                 }
                 marked = true;
             }
-            self.credit += (0.1 - 1.0) * size as f64;
+            self.credit += if is_shared { (0.1 - 1.0) * size as f64 } else { 0.0 };
             return (Some((pkt, marked)), dropped);
         }
     }
@@ -160,6 +162,48 @@ fn more_than_the_limit_is_dropped_and_after_idle_time_it_begins_anew() {
     let much_later = Time::ZERO + Duration::from_secs(1_000_000);
     queue.enqueue(much_later, packet(9, 1000, (false, false), much_later), &mut drops);
     assert_eq!(queue.base_probability(), 0.0);
+}
+
+/// Alternates between offering a packet of one queue and sending it, then fills both: which of these are sent first,
+/// true for L4S.
+fn after_a_time_alone(is_l4s: bool) -> Vec<bool> {
+    let mut queue = DualPi2::new(DualPi2Parameters::default());
+    let mut drops = Vec::new();
+    for handle in 0..1000 {
+        queue.enqueue(Time::ZERO, packet(handle, 1500, (true, is_l4s), Time::ZERO), &mut drops);
+        queue.dequeue(Time::ZERO, &mut drops).unwrap();
+    }
+    for handle in 0..100 {
+        let l4s = handle % 2 == 0;
+        queue.enqueue(Time::ZERO, packet(handle, 1500, (true, l4s), Time::ZERO), &mut drops);
+    }
+    (0..50).map(|_| queue.dequeue(Time::ZERO, &mut drops).unwrap().packet.l4s).collect()
+}
+
+#[test]
+fn a_queue_that_had_the_link_alone_owes_nothing_for_it() {
+    // Shares of 9 to 1 hold while both have packets; from -0.8 * 1514 bytes on, 9 packets of 150
+    // weighted bytes reach the other queue's turn.
+    for is_l4s in [true, false] {
+        let order = after_a_time_alone(is_l4s);
+        let classic: Vec<usize> = (0..50).filter(|place| !order[*place]).collect();
+        assert_eq!(classic, [9, 19, 29, 39, 49], "after L4S alone: {is_l4s}");
+    }
+}
+
+#[test]
+fn after_an_idle_time_the_low_latency_queue_goes_first() {
+    let mut queue = DualPi2::new(DualPi2Parameters::default());
+    let mut drops = Vec::new();
+    for handle in 0..6 {
+        queue.enqueue(Time::ZERO, packet(handle, 1500, (true, handle > 0), Time::ZERO), &mut drops);
+    }
+    while queue.occupancy().packets > Packets::new(0) {
+        queue.dequeue(Time::ZERO, &mut drops);
+    }
+    assert_ne!(queue.credit, -0.8 * MTU);
+    queue.on_idle();
+    assert_eq!(queue.credit, -0.8 * MTU);
 }
 
 /// A flow that sends a window of packets: classic (Reno) or scalable (DCTCP, RFC 8257 section 3.3).
