@@ -114,7 +114,7 @@ impl RttEstimator {
     }
 
     /// A round trip was measured, on a packet that was sent once (Karn's rule). The timeout is
-    /// computed anew and thereby no longer backed off (RFC 6298, section 5.7).
+    /// computed anew and thereby no longer backed off (RFC 6298, end of section 5).
     #[inline]
     pub fn on_sample(&mut self, rtt: Duration) {
         self.minimum = Some(self.minimum.map_or(rtt, |least| least.min(rtt)));

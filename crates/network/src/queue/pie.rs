@@ -50,7 +50,9 @@ impl Default for PieParameters {
 /// Sections 4 and 5.1 of the RFC; of its optional parts the departure rate is not estimated
 /// (the link's own rate is known, so the wait is exact; on a link that changes it is that of the
 /// queue at the present rate), and PIE is always on. Updates take place at their times: between two
-/// packets a queue only drains, so its length at an update is known when the next packet comes.
+/// packets a queue only drains, so its length at an update is known when the next packet comes. The
+/// first is due an interval after the first packet, and the burst allowance is renewed at updates
+/// (section 4.4).
 #[derive(Clone, Copy, Debug)]
 pub struct Pie {
     parameters: PieParameters,

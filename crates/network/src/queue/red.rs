@@ -145,7 +145,9 @@ fn packets_per_second(rate: Rate, size: Bytes) -> f64 {
 /// Random early detection: drops or marks with a probability that rises with the average
 /// queue, so that senders react to congestion before the queue is full.
 ///
-/// Follows the algorithm of the 1993 paper as implemented in ns-2 2.35, without adaptive RED.
+/// Follows the algorithm of the 1993 paper as implemented in ns-2 2.35, without adaptive RED. As there
+/// (`use_mark_p_`) nothing is forced above the upper threshold: p_b is 1, but is still spread, so that
+/// with drops by size a packet smaller than the mean passes right after a drop. The paper drops all.
 #[derive(Clone, Debug)]
 pub struct Red {
     parameters: RedParameters,
