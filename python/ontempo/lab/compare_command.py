@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from ontempo.lab.compare import (
     WORLDS,
@@ -21,6 +21,7 @@ from ontempo.lab.compare import (
 from ontempo.lab.compare_page import share, write_comparison
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.folder import claimed, write_text
+from ontempo.lab.narrow import Column, print_fitting, shown
 
 SCENARIO = "scenario.json"
 """The path of the scenario that a folder holds the comparison of."""
@@ -57,7 +58,7 @@ def run_compare(
         return page
     console = Console(highlight=False)
     console.print(comparison.title, style="bold", markup=False)
-    console.print(as_table(comparison))
+    print_fitting(*columns(comparison), console)
     console.print(f"\npage: {page}", soft_wrap=True, markup=False)
     return page
 
@@ -70,16 +71,20 @@ def _scenario_of(out: Path) -> str | None:
         return None
 
 
-def as_table(comparison: Comparison) -> Table:
-    """The differences as a table for the terminal."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("of", "quantity", *WORLDS, "difference"):
-        is_number = heading not in ("of", "quantity")
-        table.add_column(heading, justify="right" if is_number else "left")
-    for one in comparison.differences:
-        values = (f"{one.simulated:.4g}", f"{one.emulated:.4g}")
-        table.add_row(one.subject, one.quantity, *values, share(one.relative))
-    return table
+def columns(comparison: Comparison) -> tuple[list[Column], list[Column]]:
+    """What differs, and by how much, as columns for the terminal."""
+
+    def column(name: str, words: Callable[[Difference], str]) -> Column:
+        return Column(name, [shown(words(one)) for one in comparison.differences])
+
+    simulated, emulated = WORLDS
+    axes = [column("of", lambda one: one.subject), column("quantity", lambda one: one.quantity)]
+    values = [
+        column(simulated, lambda one: f"{one.simulated:.4g}"),
+        column(emulated, lambda one: f"{one.emulated:.4g}"),
+        column("difference", lambda one: share(one.relative)),
+    ]
+    return [replace(one, is_axis=True) for one in axes], values
 
 
 def as_dict(comparison: Comparison, page: Path) -> dict[str, Any]:

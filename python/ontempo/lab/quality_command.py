@@ -1,15 +1,16 @@
 """``ontempo-lab quality`` behind its command line."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from ontempo.lab.folder import claimed, write_text
+from ontempo.lab.narrow import Column, print_fitting
 from ontempo.lab.quality import MAX_ROUNDS, Quality, measure, seconds
 from ontempo.lab.quality_pictures import ffmpeg, has_vmaf, version
 
@@ -39,7 +40,7 @@ def run_quality(run: Path, film: Path, latencies: Sequence[str], *, as_json: boo
         print(json.dumps(document, indent=2, ensure_ascii=False))
         return path
     console = Console(highlight=False)
-    console.print(as_table(found))
+    print_fitting(*columns(found), console)
     if not has_vmaf(program):
         console.print(f"VMAF: {NO_VMAF}", soft_wrap=True, markup=False)
     for one in found:
@@ -54,19 +55,23 @@ def run_quality(run: Path, film: Path, latencies: Sequence[str], *, as_json: boo
     return path
 
 
-def as_table(found: Sequence[Quality]) -> Table:
-    """The films and players as a table for the terminal."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("film", "player", "pictures", "on time", "SSIM", "5 % below", "VMAF"):
-        table.add_column(heading, justify="left" if heading == "film" else "right")
-    for one in found:
-        table.add_row(
-            f"{one.group}.{one.index}",
-            f"{one.player_latency_s * 1e3:.0f} ms",
-            str(one.pictures),
-            f"{100 * one.on_time / one.pictures:.2f} %",
-            f"{one.ssim_mean:.4f}",
-            f"{one.ssim_p5:.4f}",
-            "undecided" if one.vmaf_mean is None else f"{one.vmaf_mean:.1f}",
-        )
-    return table
+def columns(found: Sequence[Quality]) -> tuple[list[Column], list[Column]]:
+    """Film and player, and the figures of each, as columns for the terminal."""
+
+    def column(name: str, words: Callable[[Quality], str]) -> Column:
+        return Column(name, [Text(words(one)) for one in found])
+
+    film = column("film", lambda one: f"{one.group}.{one.index}")
+    player = column("player", lambda one: f"{one.player_latency_s * 1e3:.0f} ms")
+    axes = [replace(film, is_axis=True), replace(player, is_axis=True, right=True)]
+    values = [
+        column("pictures", lambda one: str(one.pictures)),
+        column("on time", lambda one: f"{100 * one.on_time / one.pictures:.2f} %"),
+        column("SSIM", lambda one: f"{one.ssim_mean:.4f}"),
+        column("5 % below", lambda one: f"{one.ssim_p5:.4f}"),
+        column(
+            "VMAF",
+            lambda one: "undecided" if one.vmaf_mean is None else f"{one.vmaf_mean:.1f}",
+        ),
+    ]
+    return axes, values

@@ -11,16 +11,13 @@ Each of these is replaced whole, so that a reader never finds old and new parts 
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import polars as pl
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +25,7 @@ from rich.text import Text
 from ontempo.lab.batches import lag_one
 from ontempo.lab.errors import BadInputError
 from ontempo.lab.folder import replace_folder, require_replaceable, unwritable, write_parquet
+from ontempo.lab.narrow import Column, fitting, shown
 from ontempo.lab.statistics import Interval
 from ontempo.lab.sweep import Outcome, Swept
 
@@ -38,9 +36,6 @@ MANY, TOO_MANY = 1e4, 1e12
 
 MAX_PLACES = 6
 """A smaller half-width is written with a power of ten."""
-
-SHORT = 12
-"""A heading of so many columns is not broken."""
 
 
 def require_own(study: Path, out: Path) -> None:
@@ -222,85 +217,24 @@ def related(swept: Swept) -> list[str]:
 
 
 def as_tables(swept: Swept, console: Console) -> list[Table]:
-    """The summary for the terminal, no wider than it if names and values allow.
-
-    Where one row for all is too wide, headings are broken behind dots and underscores; columns that
-    still do not fit follow in tables of their own, again with the axes.
-    """
+    """The summary for the terminal, no wider than it if names and values allow."""
     outcomes = swept.outcomes
     axes = [
-        _Column(
-            axis.name, [_shown(str(one.point.labels[place][1])) for one in outcomes], is_axis=True
+        Column(
+            axis.name, [shown(str(one.point.labels[place][1])) for one in outcomes], is_axis=True
         )
         for place, axis in enumerate(swept.file.axes)
     ]
-    values = [_Column("seeds", [_seeds(one) for one in outcomes])]
+    values = [Column("seeds", [_seeds(one) for one in outcomes])]
     for name in swept.file.columns:
         cells = [Text.from_markup(_words(one.intervals[name])) for one in outcomes]
-        values.append(_Column(name, cells))
-    if _fits(whole := _table([*axes, *values]), console):
-        return [whole]
-    axes, values = [one.broken() for one in axes], [one.broken() for one in values]
-    blocks = [values[:1]]
-    for column in values[1:]:
-        if _fits(_table([*axes, *blocks[-1], column]), console):
-            blocks[-1].append(column)
-        else:
-            blocks.append([column])
-    return [_table([*axes, *block]) for block in blocks]
+        values.append(Column(name, cells))
+    return fitting(axes, values, console)
 
 
 def _seeds(outcome: Outcome) -> Text:
     wide = " [yellow]wide[/]" if outcome.narrow is False else ""
     return Text.from_markup(f"{len(outcome.cells)}{wide}")
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A heading, and the cells below it."""
-
-    name: str
-    cells: list[Text]
-    is_axis: bool = False
-
-    def broken(self) -> "_Column":
-        """The same with a heading of several lines, as narrow as its longest part and the cells."""
-        parts = re.split(r"(?<=[._ -])", self.name)
-        least = min(cell_len(self.name), SHORT)
-        width = max(least, *map(cell_len, [*parts, *(cell.plain for cell in self.cells)]))
-        lines = [""]
-        for part in parts:
-            if cell_len(lines[-1] + part) <= width:
-                lines[-1] += part
-            else:
-                lines.append(part)
-        return replace(self, name="\n".join(line for line in lines if line))
-
-
-def _shown(text: str) -> Text:
-    """A name or value of the study's as a terminal may show it: without control characters."""
-    return Text(
-        "".join(
-            one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text
-        )
-    )
-
-
-def _table(columns: list[_Column]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        if column.is_axis:
-            table.add_column(_shown(column.name), overflow="fold")
-        else:
-            table.add_column(_shown(column.name), justify="right", no_wrap=True)
-    for row in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*row)
-    return table
-
-
-def _fits(table: Table, console: Console) -> bool:
-    unbounded = console.options.update(width=1_000_000)
-    return console.measure(table, options=unbounded).maximum <= console.width
 
 
 def _words(interval: Interval) -> str:
