@@ -144,6 +144,20 @@ fn a_value_of_the_wrong_type_is_answered_with_the_right_one() {
         video("count = 25", "count = 5_000_000_000"),
         "s.toml:17: flows.video.count: 5000000000 is too large; at most 4294967295 will do"
     );
+    let many = "99999999999999999999";
+    let line = "queue = { kind = \"drop-tail\", limit = \"150 packets\" }";
+    let loss = format!("loss = {{ kind = \"bernoulli\", rate = {many} }}");
+    assert_eq!(
+        video(line, &loss),
+        "s.toml:10: topology.bottleneck.loss.rate: 100000000000000000000 is not a probability; a \
+         number from 0 to 1 is needed"
+    );
+    let red = format!("queue = {{ kind = \"red\", limit = \"9 packets\", weight = {many} }}");
+    assert_eq!(
+        video(line, &red),
+        "s.toml:10: topology.bottleneck.queue.weight: 100000000000000000000 is not a probability; a \
+         number from 0 to 1 is needed"
+    );
     assert_eq!(
         video("start = {", "start = true #"),
         "s.toml:20: flows.video.start: true is true or false; a text such as \"30 ms\" or a table \

@@ -145,8 +145,8 @@ impl Node {
         Self { value, origin: Origin::Override(Arc::from("")) }
     }
 
-    /// The tree without its origins. Numbers that JSON lacks become null; the check against
-    /// the shapes has refused them before.
+    /// The tree without its origins. A whole number beyond 64 bits becomes a float; numbers that JSON
+    /// lacks become null: the check against the shapes has refused them before.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -154,7 +154,7 @@ impl Node {
             Value::Whole(number) => match (u64::try_from(*number), i64::try_from(*number)) {
                 (Ok(number), _) => Json::from(number),
                 (_, Ok(number)) => Json::from(number),
-                _ => Json::Null,
+                _ => Json::from(*number as f64),
             },
             Value::Number(number) => Json::from(*number),
             Value::Flag(flag) => Json::from(*flag),
