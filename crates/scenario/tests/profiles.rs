@@ -221,6 +221,10 @@ fn random_schedules_that_cannot_be_drawn_are_refused() {
             "rate = [{ every = \"10 us\", deviation = 1 }]",
             "about 6000000 changes in a run of 60 s are too many",
         ),
+        (
+            "delay = [{ every = \"1 s\", median = \"2 h\", deviation = 1 }]",
+            "delay[0].median: a delay of 7200 s is absurd",
+        ),
         ("episodes = [{ length = \"1 s\", rate = 0 }]", "when it takes place is not said"),
         (
             "episodes = [{ gap = \"1 s\", every = \"1 s\", length = \"1 s\", rate = 0 }]",

@@ -3,7 +3,7 @@
 use ontempo_foundation::{Duration, Rate};
 
 use super::Findings;
-use super::varying::{MAX_CHANGES, values};
+use super::varying::{MAX_CHANGES, delay_at, values};
 use crate::model::{Delay, Episode, LinkSpec, ScheduleSpec};
 use crate::path::FieldPath;
 
@@ -42,7 +42,7 @@ pub(super) fn link(spec: &LinkSpec, duration: Duration, path: &FieldPath, findin
     let delays = delay.iter().map(|part| (part.every, part.deviation));
     variations("delay", delays, &path, findings, &mut often);
     for (place, part) in delay.iter().enumerate() {
-        values(Some(part.median), None, &path.key("delay").index(place), findings);
+        delay_at(part.median, &path.key("delay").index(place).key("median"), findings);
     }
     few(episodes.len(), &path.key("episodes"), findings);
     for (place, part) in episodes.iter().enumerate() {

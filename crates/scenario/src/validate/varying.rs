@@ -216,12 +216,18 @@ pub(super) fn values(
     path: &FieldPath,
     findings: &mut Findings,
 ) {
-    if let Some(delay) = delay.filter(|delay| *delay > MAX_DELAY) {
-        let what = format!("a delay of {delay} is absurd; at most 1 h will do");
-        findings.add(&path.key("delay"), what);
+    if let Some(delay) = delay {
+        delay_at(delay, &path.key("delay"), findings);
     }
     if let Some(loss) = loss {
         findings.probability(&path.key("loss"), loss);
+    }
+}
+
+/// Reports a delay, written at `path`, that is too long.
+pub(super) fn delay_at(delay: Duration, path: &FieldPath, findings: &mut Findings) {
+    if delay > MAX_DELAY {
+        findings.add(path, format!("a delay of {delay} is absurd; at most 1 h will do"));
     }
 }
 
