@@ -6,7 +6,9 @@ use ontempo_foundation::{Duration, Rate};
 
 use crate::backbone::Backbone;
 use crate::explain::{offered_bits_per_sec, packet_of};
-use crate::model::{Application, FlowGroup, QueueLimit, QueueSpec, Scenario, Topology, Transport};
+use crate::model::{
+    Application, FlowGroup, LinkSpec, QueueLimit, QueueSpec, Scenario, Topology, Transport,
+};
 use crate::traces;
 
 /// Memory of a flow with its four access links and their names, in bytes: measured with a million
@@ -23,6 +25,9 @@ const VALUES_OF_SAMPLE: f64 = 6.0;
 /// Time of a packet from sender to receiver with its ACK, in seconds: `make bench`, 25 flows to
 /// 10,000.
 const SECONDS_OF_PACKET: f64 = 1e-6;
+/// Time of a packet that is sent and finds its first queue full, in seconds: UDP at 1000 times the rate
+/// of a link.
+const SECONDS_OF_LOST: f64 = 0.05e-6;
 /// Time of a row, in seconds.
 const SECONDS_OF_ROW: f64 = 0.1e-6;
 
@@ -131,14 +136,19 @@ impl Scenario {
         let groups = rates(self, &backbone);
         let packets: f64 = groups.iter().map(|group| group.packets).sum();
         let under_way: f64 = groups.iter().map(|group| group.under_way).sum();
+        let endless: f64 = groups.iter().map(|group| group.endless).sum();
         let queued: f64 = backbone.links.iter().map(|link| queue_packets(&link.spec.queue)).sum();
         let flows: f64 = self.flows.values().map(|group| f64::from(group.count)).sum();
         let rows = self.rows(&groups);
         let memory = BYTES_OF_FLOW * flows
-            + BYTES_OF_PACKET * (under_way + queued.min(packets))
+            + BYTES_OF_PACKET * (under_way + (queued + endless).min(packets))
             + BYTES_OF_ROW * rows
             + traces::memory(backbone.specs()) as f64;
-        let seconds = SECONDS_OF_FLOW * flows + SECONDS_OF_PACKET * packets + SECONDS_OF_ROW * rows;
+        let carried: f64 = groups.iter().map(|group| group.carried).sum();
+        let seconds = SECONDS_OF_FLOW * flows
+            + SECONDS_OF_PACKET * carried
+            + SECONDS_OF_LOST * (packets - carried)
+            + SECONDS_OF_ROW * rows;
         Cost { packets, rows, memory, seconds }
     }
 
@@ -187,8 +197,12 @@ struct Load<'a> {
     flows: f64,
     /// In the whole run.
     packets: f64,
+    /// Those of them that the links bear.
+    carried: f64,
     /// In the network at a time, without those that wait in queues.
     under_way: f64,
+    /// Most that wait in queues without a limit.
+    endless: f64,
 }
 
 /// Each group's packets: what its application offers or its window allows, as far as the links
@@ -209,14 +223,25 @@ fn rates<'a>(scenario: &'a Scenario, backbone: &Backbone<'_>) -> Vec<Load<'a>> {
             (capacity / demanded[*place]).min(1.0)
         };
         let granted = demand.route.iter().map(share).fold(1.0, f64::min) * demand.bits_per_sec;
-        let packets_per_sec = granted / (8.0 * packet_of(group).get().max(1) as f64);
-        let packets = (packets_per_sec * scenario.duration.as_secs_f64()).min(most_packets(group));
-        Load {
-            name,
-            flows: f64::from(group.count),
-            packets,
-            under_way: (packets_per_sec * demand.round_trip).min(packets),
-        }
+        let per_sec =
+            |bits_per_sec: f64| bits_per_sec / (8.0 * packet_of(group).get().max(1) as f64);
+        let in_run = |bits_per_sec: f64| {
+            (per_sec(bits_per_sec) * scenario.duration.as_secs_f64()).min(most_packets(group))
+        };
+        // Whatever the network bears.
+        let is_deaf = matches!(group.transport, Transport::Udp { .. });
+        let packets = in_run(if is_deaf { demand.offered } else { granted });
+        let carried = in_run(granted).min(packets);
+        let under_way = (per_sec(granted) * demand.round_trip).min(packets);
+        let endless = if !demand.fills_endless(backbone, &demanded) {
+            0.0
+        } else if is_deaf {
+            packets - carried
+        } else {
+            // What the window allows; other transports stop before.
+            demand.window.min(packets)
+        };
+        Load { name, flows: f64::from(group.count), packets, carried, under_way, endless }
     };
     demands.into_iter().map(load).collect()
 }
@@ -238,6 +263,12 @@ struct Demand {
     route: Vec<usize>,
     /// Of all flows of the group together, if no link between routers were shared.
     bits_per_sec: f64,
+    /// The same as the application gives it, whatever its first links bear.
+    offered: f64,
+    /// Packets that the receivers' windows allow in flight; 0 without windows.
+    window: f64,
+    /// The rate of all access links of one side together, and whether the narrower one's queue is endless.
+    access: (f64, bool),
     /// Of propagation alone, in seconds.
     round_trip: f64,
 }
@@ -265,19 +296,48 @@ impl Demand {
             .chain(forward.iter().map(|place| backbone.links[*place].spec.rate))
             .min()
             .map_or(f64::INFINITY, bits_per_sec);
+        let flows = f64::from(group.count);
         let packet = 8.0 * packet_of(group).get() as f64;
-        let window = match &group.transport {
-            Transport::Tcp(spec) => {
-                spec.receive_window.get() as f64 * packet / round_trip.max(1e-6)
-            }
-            _ => f64::INFINITY,
+        let receive_window = match &group.transport {
+            Transport::Tcp(spec) => Some(spec.receive_window.get() as f64),
+            _ => None,
         };
+        let window =
+            receive_window.map_or(f64::INFINITY, |most| most * packet / round_trip.max(1e-6));
         let offered = offered_bits_per_sec(group).unwrap_or(f64::INFINITY);
         // A program of which nothing is known sends nothing in a simulation.
-        let one = offered.min(window).min(narrowest);
-        let one = if one.is_finite() { one } else { 0.0 };
-        Self { route: forward, bits_per_sec: f64::from(group.count) * one, round_trip }
+        let finite = |rate: f64| if rate.is_finite() { rate } else { 0.0 };
+        let one = finite(offered.min(window).min(narrowest));
+        let access = access.iter().min_by_key(|spec| spec.rate);
+        Self {
+            route: forward,
+            bits_per_sec: flows * one,
+            offered: flows * if offered.is_finite() { offered } else { one },
+            window: flows * receive_window.unwrap_or(0.0),
+            access: access.map_or((f64::INFINITY, false), |spec| {
+                (flows * bits_per_sec(spec.rate), is_endless(spec))
+            }),
+            round_trip,
+        }
     }
+
+    /// Whether the link that bears least of what is offered has a queue without a limit.
+    fn fills_endless(&self, backbone: &Backbone<'_>, demanded: &[f64]) -> bool {
+        let shared = self.route.iter().map(|place| {
+            let spec = backbone.links[*place].spec;
+            let share = bits_per_sec(spec.rate) / demanded[*place];
+            (share * self.bits_per_sec, is_endless(spec))
+        });
+        let narrowest = shared.chain([self.access]).min_by(|one, other| one.0.total_cmp(&other.0));
+        narrowest.is_some_and(|(bears, endless)| {
+            endless && (self.offered > bears || self.offered >= bears && self.window > 0.0)
+        })
+    }
+}
+
+/// Whether the link's queue has no limit.
+fn is_endless(spec: &LinkSpec) -> bool {
+    matches!(spec.queue, QueueSpec::DropTail { limit: None })
 }
 
 /// The most packets that wait in a queue; 0 where it has no limit, or is empty most of the time.
@@ -347,6 +407,25 @@ mod tests {
         let bulk = VIDEO.replace("kind = \"cbr\", rate = \"300 kbit/s\"", "kind = \"ftp\"");
         let bulk = scenario(&bulk.replace("playout", "# playout")).cost();
         assert_eq!(bulk.packets, 25e6 / 8e3 * 20.0);
+    }
+
+    #[test]
+    fn packets_that_udp_sends_count_though_no_link_bears_them_and_wait_in_endless_queues() {
+        let udp = VIDEO
+            .replace("300 kbit/s", "30 Mbit/s")
+            .replace("kind = \"tcp\", congestion = \"pert\"", "kind = \"udp\"");
+        let bounded = scenario(&udp).cost();
+        assert_eq!(bounded.packets, 25.0 * 30e6 / 8e3 * 20.0);
+        let queue = "queue = { kind = \"drop-tail\", limit = \"150 packets\" }";
+        assert!(udp.contains(queue));
+        let endless = scenario(&udp.replace(queue, "")).cost();
+        let waiting = (25.0 * 30e6 - 25e6) / 8e3 * 20.0 * BYTES_OF_PACKET;
+        assert!((endless.memory - bounded.memory) / waiting > 0.99, "{endless:?} {bounded:?}");
+        let tcp = VIDEO.replace("kind = \"cbr\", rate = \"300 kbit/s\"", "kind = \"ftp\"");
+        let endless = scenario(&tcp.replace(queue, "")).cost();
+        let bounded = scenario(&tcp).cost();
+        let all = bounded.packets * BYTES_OF_PACKET;
+        assert!((endless.memory - bounded.memory) / all > 0.9, "{endless:?} {bounded:?}");
     }
 
     #[test]
