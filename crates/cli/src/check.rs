@@ -9,7 +9,7 @@ use ontempo_simulator::{SetupError, Simulation};
 
 use crate::arguments::{Check, Input};
 use crate::failure::Failure;
-use crate::output::{emit, scenario_failure, wrapped, write_stderr};
+use crate::output::{columns, emit, scenario_failure, wrapped, write_stderr};
 use crate::size::require_bearable;
 
 pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
@@ -33,7 +33,7 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     let not_emulated = not_emulated(&scenario, given, Version::V4)?;
     let only = [not_simulated, not_emulated].into_iter().flatten();
     let only: String = only.map(|sentence| format!("\n{}\n", wrapped(&sentence, 2))).collect();
-    emit(&(scenario.explain() + &only))
+    emit(&(scenario.explain_in(columns()) + &only))
 }
 
 /// What of `scenario`, from this file with these values set, only a simulation supports, with file, line and

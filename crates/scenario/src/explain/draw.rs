@@ -1,17 +1,22 @@
-//! Topologies drawn with box characters, at most [`COLUMNS`] wide.
+//! Topologies drawn with box characters, at most [`COLUMNS`] wide; descriptions in them are broken where the
+//! terminal is narrower.
 
-use super::{COLUMNS, MAX_LINES, words};
+use super::{COLUMNS, MAX_LINES, broken, words};
 use crate::backbone::Backbone;
 use crate::model::{Delay, FlowGroup, LinkSpec, Scenario, Topology};
 
 /// The most flow groups of which each has a line of its own.
 const MAX_GROUPS: usize = 9;
 
-pub(super) fn topology(scenario: &Scenario, backbone: &Backbone<'_>) -> Vec<String> {
+pub(super) fn topology(
+    scenario: &Scenario,
+    backbone: &Backbone<'_>,
+    columns: usize,
+) -> Vec<String> {
     match &scenario.topology {
         Topology::Dumbbell { bottleneck, .. } => dumbbell(scenario, backbone, bottleneck),
         Topology::ParkingLot { bottleneck, .. } => parking_lot(scenario, backbone, bottleneck),
-        Topology::Graph { .. } => graph(backbone),
+        Topology::Graph { .. } => graph(backbone, columns),
     }
 }
 
@@ -119,25 +124,32 @@ fn parking_lot(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSp
 }
 
 /// Each node and the links that leave it.
-fn graph(backbone: &Backbone<'_>) -> Vec<String> {
+fn graph(backbone: &Backbone<'_>, columns: usize) -> Vec<String> {
     let mut outgoing = vec![Vec::new(); backbone.nodes.len()];
     for link in &backbone.links {
         outgoing[link.from].push(link);
     }
     let longest = backbone.nodes.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(24);
-    let mut lines = Vec::new();
+    // A node or a link each, and the lines that it takes.
+    let mut parts = Vec::new();
     for (name, links) in backbone.nodes.iter().zip(outgoing) {
-        lines.push(clip(&format!("  {name}"), COLUMNS));
+        parts.push(vec![clip(&format!("  {name}"), columns)]);
         for (place, link) in links.iter().enumerate() {
-            let branch = if place + 1 == links.len() { "└─→" } else { "├─→" };
+            let (branch, below) = if place + 1 == links.len() {
+                ("└─→", "   ")
+            } else {
+                ("├─→", "│  ")
+            };
             let to = clip(&backbone.nodes[link.to], longest);
-            let line = format!("  {branch} {to:longest$}  {}", words::link(link.spec));
-            lines.push(clip(&line, COLUMNS));
+            let first = format!("  {branch} {to:longest$}  ");
+            let further = format!("  {below} {:longest$}  ", "");
+            parts.push(broken(&first, &further, &words::link(link.spec), columns));
         }
     }
-    if lines.len() > MAX_LINES {
-        let further = lines.len() - MAX_LINES;
-        lines.truncate(MAX_LINES);
+    let further = parts.len().saturating_sub(MAX_LINES);
+    parts.truncate(MAX_LINES);
+    let mut lines = parts.concat();
+    if further > 0 {
         lines.push(format!("  … and {further} further lines"));
     }
     lines

@@ -15,8 +15,10 @@ use crate::model::{Application, FlowGroup, LinkSpec, Measure, Scenario, Topology
 use crate::varying::Schedules;
 use varying::DelayRange;
 
-/// What fits into one line of a terminal.
+/// The most columns that text takes, on a wider terminal too.
 const COLUMNS: usize = 80;
+/// The fewest: drawings need some.
+const MIN_COLUMNS: usize = 40;
 /// The largest packet of a program that the scenario knows nothing of.
 const ETHERNET: Bytes = Bytes::new(1500);
 /// The most lines that list links or nodes one by one.
@@ -26,6 +28,11 @@ impl Scenario {
     /// The scenario in plain words: the topology and its drawing, each group of flows with its
     /// base round trip, what the links are offered, and what is measured.
     pub fn explain(&self) -> String {
+        self.explain_in(COLUMNS)
+    }
+
+    /// As [`explain`](Self::explain), for a terminal of so many columns: text is 40 to 80 wide.
+    pub fn explain_in(&self, columns: usize) -> String {
         let backbone = Backbone::new(&self.topology);
         let mut schedules = Schedules::new(self, self.seed);
         let links = backbone.links.iter();
@@ -37,7 +44,8 @@ impl Scenario {
             (rate, varying::delays(link.spec, schedule, self.duration))
         });
         let (rates, delays): (Vec<(Rate, String)>, Vec<DelayRange>) = said.unzip();
-        let mut text = Text::default();
+        let columns = columns.clamp(MIN_COLUMNS, COLUMNS);
+        let mut text = Text { text: String::new(), columns };
         if !self.title.is_empty() {
             text.paragraph("", &self.title);
             text.blank();
@@ -46,7 +54,7 @@ impl Scenario {
         text.blank();
         self.explain_topology(&mut text);
         text.blank();
-        text.lines(&draw::topology(self, &backbone));
+        text.lines(&draw::topology(self, &backbone, columns));
         text.blank();
         text.paragraph("", "Flows:");
         for (name, group) in &self.flows {
@@ -85,7 +93,7 @@ impl Scenario {
         measure(&self.measure).iter().for_each(|sentence| text.paragraph("  ", sentence));
         text.blank();
         text.paragraph("", &format!("To simulate it takes {}.", self.cost()));
-        text.0
+        text.text
     }
 
     fn explain_topology(&self, text: &mut Text) {
@@ -279,38 +287,47 @@ fn measure(measure: &Measure) -> Vec<String> {
     sentences
 }
 
-/// Text that is broken at [`COLUMNS`].
-#[derive(Default)]
-struct Text(String);
+/// The lines of `words`, broken between words at so many columns: the first begins with `first`, the others
+/// with `further`.
+fn broken(first: &str, further: &str, words: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in words.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > columns {
+            lines.push(std::mem::replace(&mut line, further.to_owned()));
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines.push(line);
+    lines
+}
+
+/// Text that is broken at so many columns.
+struct Text {
+    text: String,
+    columns: usize,
+}
 
 impl Text {
     fn blank(&mut self) {
-        self.0.push('\n');
+        self.text.push('\n');
     }
 
     fn lines(&mut self, lines: &[String]) {
         for line in lines {
-            _ = writeln!(self.0, "{}", line.trim_end());
+            _ = writeln!(self.text, "{}", line.trim_end());
         }
     }
 
     /// Writes `words` between `indent` and the last column; further lines stand two further in.
     fn paragraph(&mut self, indent: &str, words: &str) {
-        let mut line = indent.to_owned();
-        let mut is_first = true;
-        for word in words.split_whitespace() {
-            if !is_first && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-                _ = writeln!(self.0, "{line}");
-                line = format!("{indent}  {word}");
-                continue;
-            }
-            if !is_first {
-                line.push(' ');
-            }
-            line.push_str(word);
-            is_first = false;
-        }
-        _ = writeln!(self.0, "{line}");
+        self.lines(&broken(indent, &format!("{indent}  "), words, self.columns));
     }
 }
 
@@ -389,6 +406,22 @@ mod tests {
             text.contains("  a\n  ├─→ b  10 Mbit/s, 5 ms of delay, an endless queue\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_link_is_described_to_its_end_on_a_terminal_of_any_width() {
+        let queue =
+            "queue = { kind = \"fq-codel\" }, loss = { kind = \"gilbert\", p = 0.01, q = 0.3 }";
+        let text = crate::testing::GRAPH.replace("mtu = \"1500 bytes\"", queue);
+        let scenario = scenario(&text);
+        for columns in [30, 40, 60, 80, 200] {
+            let text = scenario.explain_in(columns);
+            let words = text.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("queues of 10240 packets that mark"), "{text}");
+            assert!(words.contains("losses in bursts"), "{text}");
+            let width = columns.clamp(40, 80);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
     }
 
     #[test]

@@ -134,8 +134,8 @@ fn queue(spec: &QueueSpec) -> String {
             format!("a CoDel queue of {limit} that {acts}")
         }
         QueueSpec::FqCodel { limit, ecn, .. } => {
-            let acts = if *ecn { "marks" } else { "drops" };
-            format!("FQ-CoDel queues of {limit} that {acts}")
+            let act = if *ecn { "mark" } else { "drop" };
+            format!("FQ-CoDel queues of {limit} that {act}")
         }
         QueueSpec::Dualpi2 { limit, .. } => {
             format!("DualPI2 queues of {limit}, for L4S and classic packets")
