@@ -37,7 +37,7 @@ mod wire;
 pub use aggregation::AggregationParameters;
 pub use cellreplay::{CellReplay, LightLine, LightTrace};
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
-pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
+pub use link::{Ahead, DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
     Admitting, CoDel, CoDelParameters, DropTail, DualPi2, DualPi2Parameters, FqCoDel,

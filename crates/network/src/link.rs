@@ -1,10 +1,15 @@
+mod ahead;
+
 use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
+use self::ahead::Later;
 use crate::cellreplay::Release;
 use crate::wire::{Harm, Wire};
 use crate::{DelayLaw, Extras, LossModel, Offered, Queue, Verdict};
+
+pub use self::ahead::Ahead;
 
 /// Parameters of one direction of a link.
 #[derive(Clone, Debug)]
@@ -465,49 +470,26 @@ impl Link {
     /// Counters from the start to `until`, which must not be before the last packet was
     /// offered or the last call of [`Link::occupancy`].
     pub fn statistics(&self, until: Time) -> LinkStatistics {
-        self.statistics_without(until, Occupancy::default())
+        self.statistics_without(until, &[])
     }
 
-    /// As [`statistics`](Self::statistics) if packets were offered ahead of time: the last `ahead`
-    /// of them, for times after `until`, which find the link idle. Only a link that
-    /// [may be](Self::may_be_offered_ahead) is.
-    pub fn statistics_without(&self, until: Time, ahead: Occupancy) -> LinkStatistics {
-        let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
-        let mut left = Occupancy::default();
-        let mut wait = self.rest.wait;
-        for packet in self.rest.waiting.range(started..) {
-            left.packets += Packets::new(1);
-            left.bytes += packet.size;
-            wait -= u128::from(packet.starts.since(until).as_nanos());
-        }
-        let wire = self.rest.wire.as_deref();
-        let aggregator = wire.and_then(|wire| wire.aggregator());
-        let replay = wire.and_then(|wire| wire.replay());
-        if let Some(replay) = replay {
-            left = replay.not_started(until);
-            wait -= replay.wait_after(until);
-        }
+    /// As [`statistics`](Self::statistics) if the packets `ahead`, the last ones, were offered before they
+    /// reach the link, each after `until`; by time. Only a link that
+    /// [may be](Self::may_be_offered_ahead) offered packets ahead is.
+    pub fn statistics_without(&self, until: Time, ahead: &[Ahead]) -> LinkStatistics {
+        let Later { left, wait, busy } = self.later(until, ahead);
+        let ahead = Packets::new(ahead.len() as u64);
         let sent = self.sent();
-        let busy = if ahead.packets > Packets::new(0) {
-            sent.busy - self.rest.rate.time_to_send(ahead.bytes).min(sent.busy)
-        } else if let Some(aggregator) = aggregator {
-            sent.busy - aggregator.busy_after(until)
-        } else if let Some(replay) = replay {
-            sent.busy - replay.busy_after(until)
-        } else {
-            // From the first wait on, the link is continuously busy.
-            sent.busy - self.busy_until.since(until)
-        };
-        if ahead.packets > left.packets {
-            left = ahead;
-        }
         let span = until.as_nanos() as f64;
         let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
+        // No more than all, where what was forgotten leaves a small error.
+        let wait = self.rest.wait.saturating_sub(wait);
+        let busy = (sent.busy - busy.min(sent.busy)).min(until.since(Time::ZERO));
         let harm = self.rest.wire.as_ref().map_or(Harm::default(), |wire| wire.harm());
         LinkStatistics {
-            arrivals: Packets::new(sent.packets) + self.rest.drops.refused() - ahead.packets,
+            arrivals: Packets::new(sent.packets) + self.rest.drops.refused() - ahead,
             departures: Packets::new(sent.packets) - left.packets,
-            waiting: left.packets - ahead.packets,
+            waiting: left.packets - ahead,
             drops: self.rest.drops,
             marks: Packets::new(self.rest.marks),
             corrupted: harm.corrupted,

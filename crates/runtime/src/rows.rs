@@ -179,8 +179,9 @@ impl LinkTotals {
             (self.duplicated - before.duplicated).into(),
             (self.marked - before.marked).into(),
             (self.departed_bytes - before.departed_bytes).into(),
-            ((self.waiting - before.waiting) / span).into(),
-            ((self.busy - before.busy) / span).into(),
+            // Rounding does not take a mean below zero.
+            ((self.waiting - before.waiting).max(0.0) / span).into(),
+            ((self.busy - before.busy).max(0.0) / span).into(),
             span.into(),
         ]);
     }

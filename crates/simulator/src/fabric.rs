@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ontempo_elements::Element;
 use ontempo_foundation::{Bytes, Duration, Packets, Time};
-use ontempo_network::{Fate, Link, LinkStatistics, Occupancy};
+use ontempo_network::{Ahead, Fate, Link, LinkStatistics};
 
 use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};
@@ -456,10 +456,16 @@ impl Fabric {
 
     /// Counters of each link until `now`, by place.
     pub(crate) fn link_statistics(&self, now: Time) -> impl Iterator<Item = LinkStatistics> + '_ {
-        let links = self.links.iter().zip(&self.scheduled).zip(self.offered_ahead(now));
-        links.map(move |((link, scheduled), ahead)| match scheduled {
+        let ahead = self.offered_ahead(now);
+        let (places, ahead): (Vec<_>, Vec<_>) = ahead.into_iter().unzip();
+        let links = self.links.iter().zip(&self.scheduled).enumerate();
+        links.map(move |(place, (link, scheduled))| match scheduled {
             Some(scheduled) => scheduled.link().statistics(now),
-            None => link.statistics_without(now, ahead),
+            None => {
+                let first = places.partition_point(|other| *other < place);
+                let count = places[first..].partition_point(|other| *other == place);
+                link.statistics_without(now, &ahead[first..first + count])
+            }
         })
     }
 
@@ -495,18 +501,20 @@ impl Fabric {
         Work { events: self.events, most_packets_under_way: self.packets.max_held() }
     }
 
-    /// For each link, packets offered ahead of time that reach it only after `now`.
-    fn offered_ahead(&self, now: Time) -> Vec<Occupancy> {
-        let mut ahead = vec![Occupancy::default(); self.links.len()];
-        for (_, event) in self.wheel.iter() {
-            let Event::Packet(handle) = event else { continue };
+    /// Packets offered ahead of time that reach their link only after `now`: the link's place and the
+    /// packet, by place and time.
+    fn offered_ahead(&self, now: Time) -> Vec<(usize, Ahead)> {
+        let ahead = |(_, event): (Time, Event)| {
+            let Event::Packet(handle) = event else { return None };
             let packet = self.packets.get(handle);
-            if packet.entered > now && packet.step > 0 {
-                let ahead = &mut ahead[self.steps[packet.step as usize - 1].link()];
-                ahead.packets += Packets::new(1);
-                ahead.bytes += Bytes::new(u64::from(packet.size));
+            if packet.entered <= now || packet.step == 0 {
+                return None;
             }
-        }
+            let size = Bytes::new(u64::from(packet.size));
+            Some((self.steps[packet.step as usize - 1].link(), Ahead { at: packet.entered, size }))
+        };
+        let mut ahead: Vec<_> = self.wheel.iter().filter_map(ahead).collect();
+        ahead.sort_by_key(|(place, packet)| (*place, packet.at));
         ahead
     }
 }

@@ -98,3 +98,39 @@ fn the_same_seed_gives_the_same_tables() {
     let queue = r#"{ kind = "fq-codel", limit = "60 packets" }"#;
     assert_eq!(run(queue), run(queue));
 }
+
+/// Whatever a link is offered ahead of its time, its means are such as can be.
+#[test]
+fn means_of_access_links_are_possible_where_measuring_begins() {
+    let text = r#"
+        duration = "2 s"
+        [topology]
+        kind = "dumbbell"
+        access = { rate = "10 Mbit/s", delay = "5 ms" }
+        bottleneck = { rate = "100 Mbit/s", delay = "20 ms", queue = { kind = "drop-tail", limit = "300 packets" } }
+        [flows.video]
+        count = 300
+        application = { kind = "cbr", rate = "300 kbit/s" }
+        transport = { kind = "tcp" }
+        start = { low = "0 s", high = "1 s" }
+        [flows.bulk]
+        count = 20
+        application = { kind = "cbr", rate = "12 Mbit/s" }
+        transport = { kind = "udp" }
+        [measure]
+        from = "1 s"
+    "#;
+    let scenario = ontempo_scenario::parse(text, "ahead.toml").expect("it is valid");
+    for seed in 1..=4 {
+        let simulation = Simulation::new(&scenario, seed).expect("it can be set up");
+        let results = simulation.run(&Control::default()).expect("nobody cancels it");
+        let links = &results.table("links").expect("links").batch;
+        let values = |column: &str| links[column].as_primitive::<Float64Type>().values().to_vec();
+        for (waiting, busy) in values("mean_packets").into_iter().zip(values("busy")) {
+            assert!(
+                (0.0..1e6).contains(&waiting) && (0.0..=1.0).contains(&busy),
+                "{waiting} {busy}"
+            );
+        }
+    }
+}

@@ -104,6 +104,34 @@ fn statistics_stop_at_the_time_asked_for() {
 }
 
 #[test]
+fn packets_that_reach_the_link_later_are_in_no_counter() {
+    let later = [Ahead { at: at(5), size: SIZE }, Ahead { at: at(30), size: SIZE }];
+    // It waits for the first, which is under way.
+    let mut one = link(parameters(Queue::unlimited()));
+    for time in [at(0), at(5)] {
+        one.offer(time, SIZE, false);
+    }
+    let statistics = one.statistics_without(at(2), &later[..1]);
+    let counts = (statistics.arrivals, statistics.departures, statistics.waiting);
+    assert_eq!(counts, (packets(1), packets(1), packets(0)));
+    assert_eq!((statistics.mean_packets, statistics.busy), (0.0, 1.0));
+    // A second one waits for nothing.
+    one.offer(at(30), SIZE, false);
+    let statistics = one.statistics_without(at(9), &later[1..]);
+    let counts = (statistics.arrivals, statistics.departures, statistics.waiting);
+    assert_eq!(counts, (packets(2), packets(2), packets(0)));
+    assert_eq!(statistics.mean_packets, 3.0 / 9.0);
+    // Another waits before it.
+    let mut link = link(parameters(Queue::unlimited()));
+    link.offer(at(0), SIZE, false);
+    link.offer(at(0), SIZE, false);
+    link.offer(at(5), SIZE, false);
+    let statistics = link.statistics_without(at(2), &later[..1]);
+    assert_eq!((statistics.mean_packets, statistics.busy), (1.0, 1.0));
+    assert_eq!(statistics.bytes_departed, SIZE);
+}
+
+#[test]
 fn before_anything_happens_statistics_are_zero() {
     let statistics = link(parameters(Queue::unlimited())).statistics(Time::ZERO);
     assert_eq!((statistics.mean_packets, statistics.busy), (0.0, 0.0));
