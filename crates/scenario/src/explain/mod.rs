@@ -425,6 +425,20 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_red_are_said_to_be_of_the_mean_size() {
+        let queue = "kind = \"drop-tail\", limit = \"150 packets\"";
+        assert!(VIDEO.contains(queue));
+        for (red, words) in [
+            ("limit = \"9 packets\"", "a RED queue of 9 packets of 500 bytes each that drops"),
+            ("limit = \"9 packets\", byte-mode = false", "a RED queue of 9 packets that drops"),
+        ] {
+            let text = scenario(&VIDEO.replace(queue, &format!("kind = \"red\", {red}"))).explain();
+            let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(words), "{text}");
+        }
+    }
+
+    #[test]
     fn nothing_is_wider_than_a_terminal() {
         let long = "a-very-long-name-that-somebody-chose-for-a-group-of-flows-in-a-hurry";
         for text in [VIDEO, LOT, crate::testing::GRAPH] {

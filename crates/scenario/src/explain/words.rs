@@ -125,9 +125,14 @@ fn queue(spec: &QueueSpec) -> String {
             let borrowing = if *borrow { "with borrowing" } else { "without borrowing" };
             format!("class-based queueing {borrowing}, {}", unreserved_room(*limit))
         }
-        QueueSpec::Red { limit, ecn, .. } => {
+        QueueSpec::Red { limit, ecn, byte_mode, mean_packet, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };
-            format!("a RED queue of {limit} that {acts}")
+            // What the user calls packets are none of the flows'.
+            let each = match limit {
+                QueueLimit::Packets(_) if *byte_mode => format!(" of {mean_packet} each"),
+                _ => String::new(),
+            };
+            format!("a RED queue of {limit}{each} that {acts}")
         }
         QueueSpec::Codel { limit, ecn, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };

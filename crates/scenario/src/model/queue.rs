@@ -50,7 +50,8 @@ pub enum QueueSpec {
         /// Let the probability rise from `max-p` to 1 between `max-th` and twice that.
         #[serde(default = "defaults::yes")]
         gentle: bool,
-        /// The size that thresholds in packets are converted by.
+        /// The size of a packet of `limit` and of thresholds, unless `byte-mode` is off: those given in packets
+        /// are so many of this size, whatever the flows send.
         #[serde(default = "defaults::red_mean_packet")]
         mean_packet: Bytes,
         /// Measure the queue in bytes, so that a small packet is dropped less often.
