@@ -38,8 +38,8 @@ class Answer:
 
 def arrivals(packets: pl.DataFrame, flow: str) -> list[Arrival]:
     """The data packets that reached a flow's receiver, in order of time."""
-    found = packets.filter(link=f"right -> {flow}.sink", kind="data").sort("started_s")
-    rows = found.select("started_s", "number").iter_rows()
+    found = packets.filter(link=f"right -> {flow}.sink", kind="data").drop_nulls("started_s")
+    rows = found.sort("started_s").select("started_s", "number").iter_rows()
     return [Arrival(started + ACCESS_S, number) for started, number in rows]
 
 

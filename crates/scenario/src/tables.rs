@@ -233,7 +233,11 @@ pub const PACKETS: Table = Table {
         column("number", Count, "data: its number; ack: the lowest number that has not arrived"),
         column("size_bytes", Count, "bytes on the wire"),
         column("retransmission", Count, "1 where it was sent before, else 0"),
-        optional("started_s", Number, "when its transmission began, in seconds"),
+        optional(
+            "started_s",
+            Number,
+            "when its transmission began, in seconds; none where it had not by the end",
+        ),
         optional(
             "dropped",
             Text,

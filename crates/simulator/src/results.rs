@@ -275,6 +275,8 @@ fn intervals(run: &Run) -> Rows {
 
 fn packets(run: &Run) -> Rows {
     let mut rows = Rows::of(&PACKETS);
+    // A link without a scheduled queue knows beforehand when a packet will leave it.
+    let by_end = |time: Time| (time <= run.end).then(|| time.as_secs_f64());
     for (link, watch) in run.names.links.iter().zip(run.fabric.watches()) {
         let Some(records) = watch.as_ref().and_then(|watch| watch.records()) else { continue };
         for record in records {
@@ -287,7 +289,7 @@ fn packets(run: &Run) -> Rows {
                 packet.number.into(),
                 u64::from(packet.size).into(),
                 u64::from(packet.marks.retransmission).into(),
-                record.started.map(|started| started.as_secs_f64()).into(),
+                record.started.and_then(by_end).into(),
                 record.dropped.map(drop_name).into(),
             ]);
         }

@@ -1,7 +1,8 @@
 //! Late units by start-up delay, in whole runs.
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::types::UInt64Type;
+use arrow_array::types::{Float64Type, UInt64Type};
 use ontempo_simulator::{Control, Simulation};
 
 /// Of a constant bit rate of 100 units a second: units and late ones by start-up delay.
@@ -45,4 +46,60 @@ fn of_a_stream_that_stops_earlier_all_units_are_judged_and_none_that_it_has_not_
         let rows = run(transport, "", "stop = \"1 s\"\n");
         assert_eq!(rows, [(100, 0); 4], "{transport}");
     }
+}
+
+/// A transport that lets messages wait is given all of them, and the wait is part of the delay.
+#[test]
+fn messages_of_a_spaced_flow_count_from_when_they_are_given_to_it() {
+    let text = r#"
+        duration = "10 s"
+        [topology]
+        kind = "dumbbell"
+        access = { rate = "100 Mbit/s", delay = "5 ms" }
+        bottleneck = { rate = "100 Mbit/s", delay = "20 ms" }
+        [flows.media]
+        application = { kind = "cbr", interval = "10 ms" }
+        transport = { kind = "spaced", spacing = "20 ms" }
+        [measure]
+        messages = true
+        intervals = "1 s"
+    "#;
+    let scenario = ontempo_scenario::parse(text, "spaced.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let intervals = &results.table("intervals").expect("intervals").batch;
+    let counts = |column: &str| intervals[column].as_primitive::<UInt64Type>().values().to_vec();
+    assert_eq!(counts("sent_messages"), [100; 10]);
+    assert!(counts("received_messages").iter().all(|count| (48..=50).contains(count)));
+    let messages = &results.table("messages").expect("messages").batch;
+    let delays = messages["delay_s"].as_primitive::<Float64Type>().values();
+    let last = delays.last().expect("messages arrive");
+    assert!((4.9..5.1).contains(last), "{last}");
+}
+
+/// What still waits at the end is told apart from what has left.
+#[test]
+fn a_packet_that_waits_at_the_end_has_not_started() {
+    let text = r#"
+        duration = "3 s"
+        [topology]
+        kind = "dumbbell"
+        access = { rate = "100 Mbit/s", delay = "5 ms" }
+        bottleneck = { rate = "1 Mbit/s", delay = "20 ms" }
+        [flows.media]
+        application = { kind = "cbr", interval = "4 ms" }
+        transport = { kind = "udp" }
+        [measure]
+        packets = ["bottleneck"]
+    "#;
+    let scenario = ontempo_scenario::parse(text, "waiting.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let packets = &results.table("packets").expect("packets").batch;
+    let started = packets["started_s"].as_primitive::<Float64Type>();
+    assert!(started.iter().flatten().all(|started| started <= 3.0));
+    let links = &results.table("links").expect("links").batch;
+    let departures = links["departures"].as_primitive::<UInt64Type>().value(0);
+    assert_eq!((packets.num_rows() - started.null_count()) as u64, departures);
+    assert!(started.null_count() > 300, "half of the packets wait");
 }

@@ -187,6 +187,7 @@ impl Spaced {
     }
 
     pub(crate) fn end(&mut self, now: Time) {
+        self.udp.count_unsent(now);
         self.udp.end(now);
     }
 

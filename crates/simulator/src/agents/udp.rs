@@ -109,9 +109,29 @@ impl Udp {
             return false;
         }
         fabric.send(now, self.packet(self.sent, now, self.size));
+        let written = self.written(self.sent, now);
         self.sent += 1;
+        if let Some(messages) = self.receiver.messages_mut() {
+            messages.sent(written, messages.payload());
+        }
         self.source.on_acknowledged(now, self.sent);
         true
+    }
+
+    /// When the application gave packet `number`, which left at `sent`, to the transport.
+    fn written(&self, number: u64, sent: Time) -> Time {
+        self.source.due(number).unwrap_or(sent)
+    }
+
+    /// Counts the messages of a constant bit rate that the transport was given and has not sent by `end`.
+    pub(super) fn count_unsent(&mut self, end: Time) {
+        let end = end.min(self.stop);
+        let due = (self.sent..).map_while(|number| self.source.due(number));
+        if let Some(messages) = self.receiver.messages_mut() {
+            for due in due.take_while(|due| *due < end) {
+                messages.sent(due, messages.payload());
+            }
+        }
     }
 
     /// A packet of the flow at the start of its route.
@@ -142,9 +162,10 @@ impl Udp {
             return false;
         }
         self.receiver.deliver(now, packet.number, self.source.due(packet.number));
+        let written = self.written(packet.number, packet.stamp);
         if let Some(messages) = self.receiver.messages_mut() {
             let payload = messages.payload();
-            let message = Message { made: packet.stamp, written: packet.stamp, payload };
+            let message = Message { made: written, written, payload };
             messages.received(now, packet.number, message);
         }
         true
