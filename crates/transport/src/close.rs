@@ -140,6 +140,9 @@ pub(crate) const MAX_SENTENCE: usize = 200;
 /// The sentence of [`CloseReason::Refused`].
 pub(crate) const REFUSED: &str = "the peer takes no more connections now";
 
+/// The sentence of a peer that has closed the connection without one.
+pub(crate) const CLOSED: &str = "the peer closed the connection";
+
 /// What the peer of a connection is told that nobody will accept.
 pub(crate) const NOT_LISTENING: &str = "it accepts no more connections";
 
@@ -176,6 +179,8 @@ impl Closed {
         let sentence = match reason {
             CloseReason::WrongToken => "the peer refused our token".to_owned(),
             CloseReason::Refused => REFUSED.to_owned(),
+            reason if reason.is_orderly() && said.is_empty() => CLOSED.to_owned(),
+            _ if said.is_empty() => "the peer gave up".to_owned(),
             reason if reason.is_orderly() => format!("the peer closed: {said}"),
             _ => format!("the peer gave up: {said}"),
         };

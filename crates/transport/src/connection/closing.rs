@@ -6,13 +6,16 @@ use ontempo_foundation::Time;
 
 use super::receiving::Receiving;
 use super::{Connection, ConnectionEvent, Stage};
-use crate::close::{CloseReason, Closed, MAX_SENTENCE, REFUSED};
+use crate::close::{CLOSED, CloseReason, Closed, MAX_SENTENCE, REFUSED};
 
 /// Probe timeouts that the closing period lasts (RFC 9000, section 10.2).
 const CLOSING_PERIOD: u64 = 3;
 
 /// QUIC's error of a server that takes no connection (RFC 9000, section 20.1).
 const CONNECTION_REFUSED: u64 = 0x02;
+
+/// QUIC's error of an application that closes before the handshake is over (RFC 9000, section 10.2.3).
+const APPLICATION_ERROR: u64 = 0x0c;
 
 /// The TLS alert of two ends without a protocol in common (RFC 7301, section 3.2), as QUIC's error.
 const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
@@ -158,6 +161,7 @@ pub(super) fn closed(reason: &ConnectionError) -> Closed {
         ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
             NO_APPLICATION_PROTOCOL => return incompatible(),
             CONNECTION_REFUSED => (CloseReason::Refused, REFUSED.to_owned()),
+            APPLICATION_ERROR => (CloseReason::Done, CLOSED.to_owned()),
             code if is_tls(code) => {
                 let sentence = "the peer does not trust our certificate, or TLS failed";
                 (CloseReason::Untrusted, sentence.to_owned())
@@ -183,4 +187,19 @@ fn incompatible() -> Closed {
 /// True for QUIC's errors that stand for TLS alerts (RFC 9001, section 4.8).
 fn is_tls(code: u64) -> bool {
     (0x100..0x200).contains(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use noq_proto::{ConnectionClose, MaybeFrame, TransportErrorCode};
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_gives_an_attempt_up_has_closed_it() {
+        let (error_code, frame_type) = (TransportErrorCode::APPLICATION_ERROR, MaybeFrame::None);
+        let close = ConnectionClose { error_code, frame_type, reason: Buffer::new() };
+        let closed = closed(&ConnectionError::ConnectionClosed(close));
+        assert_eq!((closed.reason, closed.sentence.as_str()), (CloseReason::Done, CLOSED));
+    }
 }

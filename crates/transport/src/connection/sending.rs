@@ -36,6 +36,8 @@ const MAX_WRITING: usize = 4;
 #[derive(Debug)]
 pub(super) struct Sending {
     flows: Flows<SendFlow>,
+    /// Of those that were open when the connection ended.
+    last: BTreeMap<u64, SendStatistics>,
     next: u64,
     /// Flows with a number below this may be opened.
     flow_credit: u64,
@@ -59,6 +61,7 @@ impl Default for Sending {
     fn default() -> Self {
         Self {
             flows: Flows::new(),
+            last: BTreeMap::new(),
             next: 0,
             flow_credit: 0,
             wants_flow: false,
@@ -178,7 +181,8 @@ impl Sending {
     }
 
     pub(super) fn statistics(&mut self, now: Time, flow: u64) -> Option<SendStatistics> {
-        self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
+        let open = self.flows.get_mut(&flow).map(|flow| flow.statistics(now));
+        open.or_else(|| self.last.get(&flow).copied())
     }
 
     /// An open flow; `None` if it has ended.
@@ -499,11 +503,14 @@ impl Connection {
         }
     }
 
-    /// Forgets all units: the connection has ended.
+    /// Forgets all units: the connection has ended. Of flows their statistics are kept.
     pub(super) fn end_sending(&mut self, now: Time) {
+        let mut last = std::mem::take(&mut self.sending.last);
+        let flows = self.sending.flows.iter_mut();
+        last.extend(flows.map(|(number, flow)| (*number, flow.statistics(now))));
         self.sending.flows.values_mut().for_each(SendFlow::end);
         self.trace_fates(now);
-        self.sending = Sending::default();
+        self.sending = Sending { last, ..Sending::default() };
     }
 }
 

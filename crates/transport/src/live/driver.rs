@@ -172,7 +172,7 @@ impl EndpointDriver {
                 }
             }
             Event::FlowAllowed { connection } => self.open_waiting(connection),
-            Event::Closed { connection, closed } => self.on_closed(connection, &closed),
+            Event::Closed { connection, closed } => self.on_closed(now, connection, &closed),
         }
     }
 
@@ -194,11 +194,15 @@ impl EndpointDriver {
         }
     }
 
-    fn on_closed(&mut self, connection: ConnectionId, closed: &Closed) {
+    fn on_closed(&mut self, now: Time, connection: ConnectionId, closed: &Closed) {
         // The peer knows that it arrived, and nothing else fills the inboxes from now on.
         if let Some((found, queues)) = self.connection(connection) {
             for (flow, left) in found.take_rest() {
                 queues.hand_over(flow, left);
+            }
+            for (flow, outbox) in &queues.outgoing {
+                let last = found.send_statistics(now, *flow);
+                outbox.change(|outbox| outbox.last = last);
             }
         }
         if let Some(queues) = self.connections.remove(&connection) {

@@ -158,11 +158,15 @@ impl SendFlow {
         })
     }
 
-    /// The current statistics; `None` if the connection closed before the flow ended.
+    /// The current statistics, the last ones if the connection has closed; `None` if the endpoint ended
+    /// before the flow.
     pub fn statistics(&self) -> Option<SendStatistics> {
-        let settled = self.outbox.lock().settled;
+        let final_ones = || {
+            let outbox = self.outbox.lock();
+            outbox.settled.or(outbox.last)
+        };
         let command = |reply| Command::SendStatistics(self.connection, self.id, reply);
-        settled.or_else(|| self.thread.request(command)).or_else(|| self.outbox.lock().settled)
+        final_ones().or_else(|| self.thread.request(command)).or_else(final_ones)
     }
 
     /// Calls `hook` whenever the send queue may have space or the flow may have ended. It runs on

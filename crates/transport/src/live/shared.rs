@@ -100,6 +100,8 @@ pub(super) struct Outbox {
     reliability: Reliability,
     pub(super) dropped: VecDeque<u64>,
     pub(super) settled: Option<SendStatistics>,
+    /// When the connection was closed before it was settled.
+    pub(super) last: Option<SendStatistics>,
     pub(super) failed: Option<SendError>,
     pub(super) closed: Option<Closed>,
 }
@@ -118,6 +120,7 @@ impl Outbox {
             reliability,
             dropped: VecDeque::new(),
             settled: None,
+            last: None,
             failed: None,
             closed: None,
         }

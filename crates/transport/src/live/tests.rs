@@ -284,6 +284,23 @@ fn closing_reaches_the_peer_and_ends_its_waits() {
     assert!(near.open_flow(FlowConfig::default()).is_err());
 }
 
+#[test]
+fn a_flow_has_its_last_statistics_when_the_peer_has_closed() {
+    let (near, far) = pair(&Options::default());
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    for id in 0..3 {
+        flow.send(Message::from(content(id, 100))).expect("sent");
+    }
+    let received = far.accept_flow().expect("a flow");
+    for _ in 0..3 {
+        received.receive().expect("it is open").expect("a unit");
+    }
+    far.close("");
+    let closed = near.closed(SOON).expect("closed");
+    assert_eq!(closed.sentence, "the peer closed the connection");
+    assert_eq!(flow.statistics().map(|all| all.units), Some(3));
+}
+
 /// Hands datagrams on between a client and `to`, until it is told that the path is cut.
 fn path(to: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
     let [front, back] = [(); 2].map(|()| UdpSocket::bind(local()).expect("a socket"));
