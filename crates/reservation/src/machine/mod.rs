@@ -35,4 +35,4 @@ pub use boundary::{
     InterfaceId, NextHop, RequestError, Reservation, Routes, TrafficControl, Transmit,
 };
 pub use config::{Config, Limits};
-pub use node::{Census, Machine};
+pub use node::{Census, Machine, is_of_host};

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::{RandomStream, Rate, Time};
 
@@ -248,13 +248,38 @@ impl<R: Routes> Machine<R> {
         }
         match Message::decode(payload) {
             Err(error) => self.dropped(interface, source, &error.to_string()),
-            Ok(message) => match self.authenticate(now, &packet_info, &message, payload) {
-                Ok(true) => self.dispatch(now, &packet_info, &message),
-                Ok(false) => {}
-                Err(reason) => self.dropped(interface, source, &reason),
-            },
+            Ok(message) => {
+                let known = self.check_sender(&packet_info, &message).map_err(str::to_owned);
+                match known.and_then(|()| self.authenticate(now, &packet_info, &message, payload)) {
+                    Ok(true) => self.dispatch(now, &packet_info, &message),
+                    Ok(false) => {}
+                    Err(reason) => self.dropped(interface, source, &reason),
+                }
+            }
         }
         self.flush_acks();
+    }
+
+    /// Answers go to the sender's address: it must be one that another host can have.
+    fn check_sender(
+        &self,
+        packet_info: &PacketInfo,
+        message: &Message,
+    ) -> Result<(), &'static str> {
+        let parts = match &message.body {
+            Body::Bundle(parts) => parts.as_slice(),
+            _ => &[],
+        };
+        for one in core::iter::once(message).chain(parts) {
+            let (_, address) = packet_info.neighbour(hop_of(one));
+            if self.is_ours(address) {
+                return Err("a message of this node has come back in a loop");
+            }
+            if !is_of_host(address) {
+                return Err("its sender's address is no host's");
+            }
+        }
+        Ok(())
     }
 
     /// Whether the message is to be processed; Challenge and Response end here.
@@ -278,9 +303,6 @@ impl<R: Routes> Machine<R> {
         }
         let peer = packet_info.neighbour(hop_of(message));
         let audience = audience_of(message);
-        if self.is_ours(peer.1) {
-            return Err("a message of this node has come back".to_owned());
-        }
         // One seal is of one sender (RFC 2747 section 2.1).
         if let Body::Bundle(parts) = &message.body
             && parts.iter().any(|part| packet_info.neighbour(hop_of(part)) != peer)
@@ -524,6 +546,14 @@ fn hop_of(message: &Message) -> Option<IpAddr> {
         Body::ResvTear(tear) => Some(tear.hop.address),
         _ => None,
     }
+}
+
+/// Whether another host can have the address: no group, broadcast, loopback or unspecified one.
+pub fn is_of_host(address: IpAddr) -> bool {
+    !(address.is_multicast()
+        || address.is_loopback()
+        || address.is_unspecified()
+        || address == IpAddr::V4(Ipv4Addr::BROADCAST))
 }
 
 /// The error of an unknown object (RFC 2205 appendix B).

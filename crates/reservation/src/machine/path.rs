@@ -39,7 +39,7 @@ impl<R: Routes> Machine<R> {
         path: &Path,
     ) -> Result<(), &'static str> {
         let Path { session, hop, sender, traffic, .. } = path;
-        if self.is_ours(hop.address) || self.is_ours(sender.address) {
+        if self.is_ours(sender.address) {
             return Err("a PATH of this node has come back in a loop");
         }
         let incoming = packet_info.interface;

@@ -26,9 +26,6 @@ impl<R: Routes> Machine<R> {
         message: &Message,
         resv: &Resv,
     ) -> Result<(), &'static str> {
-        if self.is_ours(resv.hop.address) {
-            return Err("a RESV of this node has come back in a loop");
-        }
         let by = InterfaceId(resv.hop.interface);
         if !self.interfaces.contains_key(&by) {
             return Err("a RESV names an interface that this node does not have");

@@ -7,8 +7,8 @@ use ontempo_foundation::Duration;
 use ontempo_reservation::local::Room;
 use ontempo_reservation::machine::{Arrival, Census, Config, Event, InterfaceId, Transmit};
 use ontempo_reservation::message::{
-    Body, Cause, Descriptor, ErrorSpec, Hop, Message, Path, PathErr, RawObject, Resv, ResvErr,
-    ResvTear, Session, Style,
+    Body, Cause, Descriptor, ErrorSpec, Hop, Message, Path, PathErr, PathTear, RawObject, Resv,
+    ResvErr, ResvTear, Session, Style,
 };
 
 use super::world::{Settings, World};
@@ -54,6 +54,30 @@ fn a_nodes_own_sealed_message_sent_back_to_it_locks_no_neighbour_out() {
     for _ in 0..40 {
         world.run_for(Duration::from_secs(10));
         assert!(stands(&world), "at {:?}", world.now);
+    }
+}
+
+#[test]
+fn a_sender_with_the_address_of_a_group_of_all_or_of_this_node_is_no_neighbour() {
+    let (mut world, ..) = line(Settings::default(), 50_000.0);
+    world.run_for(Duration::from_secs(3));
+    let (interface, source) = (world.interface(1, 0), world.address(0, 0));
+    let known: Vec<IpAddr> =
+        world.call(1, |machine, _| machine.neighbours().map(|(_, address, _)| address).collect());
+    let own = world.address(0, 1);
+    let wrong = [[224, 0, 0, 5], [255; 4], [0; 4], [127, 0, 0, 1]].map(IpAddr::from);
+    for address in wrong.into_iter().chain([own]) {
+        let hop = Hop { address, interface: 0 };
+        let (to, from) = (session(world.host(3)), sender(world.host(0)));
+        let tear = Message::new(Body::PathTear(PathTear { session: to, hop, sender: from }));
+        for message in [tear.clone(), Message::new(Body::Bundle(vec![tear]))] {
+            deliver(&mut world, 1, interface, source, &message.encode().expect("it is short"));
+            assert!(stands(&world), "{address}");
+            let heard: Vec<IpAddr> = world.call(1, |machine, _| {
+                machine.neighbours().map(|(_, address, _)| address).collect()
+            });
+            assert_eq!(heard, known, "{address}");
+        }
     }
 }
 
