@@ -91,6 +91,9 @@ impl fmt::Display for BindError {
             io::ErrorKind::PermissionDenied => {
                 write!(f, "UDP port {} needs the rights of root", address.port())
             }
+            _ if address.ip().is_multicast() => {
+                write!(f, "the multicast group {} cannot be joined: {error}", address.ip())
+            }
             _ => write!(f, "no UDP socket at {address}: {error}"),
         }
     }
@@ -111,10 +114,12 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket at `address`. At the unspecified IPv6 address it is dual: it serves IPv4, too.
+    /// A socket at `address`. At the unspecified IPv6 address it is dual: it serves IPv4, too. At a multicast
+    /// address it is a member of that group on the interface of the system's route to it (IPv6: of the scope in
+    /// the address), and others may be beside it.
     ///
     /// # Errors
-    /// If the address is not local or is in use, or the system has no such sockets.
+    /// If the address is not local or is in use, or the system has no such sockets or no route to the group.
     pub fn bind(address: SocketAddr, options: SocketOptions) -> Result<Self, BindError> {
         Self::open(address, options, false).map_err(|error| BindError { address, error })
     }
@@ -161,7 +166,18 @@ impl Socket {
         if is_shared {
             socket.share()?;
         }
-        socket2::SockRef::from(&socket.socket).bind(&address.into())?;
+        let raw = socket2::SockRef::from(&socket.socket);
+        raw.set_reuse_address(address.ip().is_multicast())?;
+        raw.bind(&address.into())?;
+        match address {
+            SocketAddr::V4(at) if at.ip().is_multicast() => {
+                raw.join_multicast_v4(at.ip(), &Ipv4Addr::UNSPECIFIED)?;
+            }
+            SocketAddr::V6(at) if at.ip().is_multicast() => {
+                raw.join_multicast_v6(at.ip(), at.scope_id())?;
+            }
+            _ => {}
+        }
         Ok(socket)
     }
 

@@ -477,3 +477,21 @@ fn a_command_with_a_time_wakes_a_driver_only_if_it_would_sleep_longer() {
     driver.command_by(far - Duration::from_secs(1), Time::NEVER).expect("taken");
     assert!(taken() < far);
 }
+
+#[test]
+fn programs_at_a_multicast_address_all_get_what_is_sent_to_the_group() {
+    let group = Ipv4Addr::new(239, 255, 77, 1);
+    let probe = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    if let Err(error) = probe.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED) {
+        ontempo_testing::skip!("this machine has no route for multicast: {error}");
+    }
+    let first = at(group.into(), SocketOptions::default());
+    let to = address(&first);
+    let second = Socket::bind(to, SocketOptions::default()).expect("a second socket");
+    let from = at(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketOptions::default());
+    from.send(&Transmit::to(to), b"picture").expect("sent");
+    for member in [first, second] {
+        let taken = take(&member, Clock::new(), 1);
+        assert_eq!(taken.first().map(|one| one.data.as_slice()), Some(&b"picture"[..]));
+    }
+}
