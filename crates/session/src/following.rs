@@ -104,7 +104,7 @@ impl Following {
             Some(speed) if queue > QUEUE => self.yielding(now, rate, speed, queue),
             _ => {
                 self.queue_since = None;
-                self.rising(now, rate, path.target.max(speed.unwrap_or(0.0) * UNTRIED), step)
+                self.rising(now, rate, (path.target, speed.unwrap_or(0.0)), step)
             }
         };
         self.rate = Some(rate);
@@ -127,15 +127,20 @@ impl Following {
         if is_known { usable } else { rate.min(usable) }
     }
 
-    /// The rate while there is no queue.
-    fn rising(&self, now: Instant, rate: f64, most: f64, step: f64) -> f64 {
+    /// The rate while there is no queue, by the transport's own estimate and what arrives: before a queue has been
+    /// seen, the path is known to bear that.
+    fn rising(&self, now: Instant, rate: f64, (target, speed): (f64, f64), step: f64) -> f64 {
         let known =
             self.bears.filter(|bears| now - bears.at < KNOWN).map(|bears| bears.rate * USED);
-        let risen = match known {
-            Some(known) if rate < known => (rate * (1.0 + BACK * step)).min(known),
-            _ => rate * (1.0 + BEYOND * step),
+        let (rate, risen) = match known {
+            Some(known) if rate < known => (rate, (rate * (1.0 + BACK * step)).min(known)),
+            Some(_) => (rate, rate * (1.0 + BEYOND * step)),
+            None => {
+                let rate = rate.max(speed * USED);
+                (rate, rate * (1.0 + BEYOND * step))
+            }
         };
-        risen.min(most.max(rate))
+        risen.min(target.max(speed * UNTRIED).max(rate))
     }
 
     fn least(&mut self, now: Instant, round_trip: Duration) -> Duration {
@@ -252,6 +257,20 @@ mod tests {
         world.run(10.0, 1.5e6, 20e6);
         world.run(30.0, 6e6, 20e6);
         assert!(world.rate > 4e6, "{}", world.rate);
+    }
+
+    /// The window of a connection that has begun says less than what it carries a second later.
+    #[test]
+    fn the_rate_is_not_less_than_what_arrives_without_a_queue() {
+        let (mut following, mut now, mut arrived) = (Following::default(), Instant::now(), 0.0);
+        let mut rate = 0.0;
+        for _ in 0..40 {
+            now += STEP;
+            arrived += 2.2e6 / 8.0 * STEP.as_secs_f64();
+            let path = Path { target: 1e6, round_trip: Duration::from_millis(104), arrived };
+            rate = following.follow(now, path);
+        }
+        assert!((2.2e6 * USED..=2.2e6 * UNTRIED).contains(&rate), "{rate}");
     }
 
     #[test]
