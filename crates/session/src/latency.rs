@@ -68,20 +68,25 @@ pub struct StreamLatency {
     pub latency: Duration,
     /// The round trip by which it was chosen; `None` if it was given.
     pub round_trip: Option<Duration>,
+    /// What of it is for one path to take over from another, if it was chosen.
+    pub takeover: Duration,
 }
 
 impl fmt::Display for StreamLatency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { latency, round_trip } = self;
-        let Some(round_trip) = round_trip else { return write!(f, "latency {latency}") };
+        let Self { latency, round_trip, takeover } = self;
+        write!(f, "latency {latency}")?;
+        let Some(round_trip) = round_trip else { return Ok(()) };
         let round_trip = whole_millis(*round_trip);
         let by_rule = round_trip * ROUND_TRIPS;
-        match *latency {
-            latency if latency == by_rule => {
-                write!(f, "latency {latency}: {ROUND_TRIPS} round trips of {round_trip}")
-            }
-            LEAST => write!(f, "latency {LEAST}, the least: the round trip is {round_trip}"),
-            latency => write!(f, "latency {latency}, the most: the round trip is {round_trip}"),
+        let chosen = latency.saturating_sub(*takeover);
+        if *takeover > Duration::ZERO {
+            write!(f, ", {takeover} of it for a takeover, {chosen}")?;
+        }
+        match chosen {
+            chosen if chosen == by_rule => write!(f, ": {ROUND_TRIPS} round trips of {round_trip}"),
+            LEAST => write!(f, ", the least: the round trip is {round_trip}"),
+            _ => write!(f, ", the most: the round trip is {round_trip}"),
         }
     }
 }
@@ -120,7 +125,8 @@ pub(crate) fn is_measured(statistics: &ConnectionStatistics, waited: Duration) -
 /// The latency by what a connection has measured; [`LEAST`] if it has measured nothing.
 pub(crate) fn of(statistics: Option<&ConnectionStatistics>) -> StreamLatency {
     let round_trip = statistics.and_then(round_trip);
-    StreamLatency { latency: round_trip.map_or(LEAST, chosen), round_trip }
+    let latency = round_trip.map_or(LEAST, chosen);
+    StreamLatency { latency, round_trip, takeover: Duration::ZERO }
 }
 
 /// Of a latency and a path, that no lost packet can be repaired in time.
@@ -146,7 +152,8 @@ pub(crate) struct Latency {
 impl Latency {
     /// `asked`: what was given.
     pub(crate) fn new(asked: Option<Duration>, reliability: Reliability) -> Self {
-        let fixed = asked.map(|latency| StreamLatency { latency, round_trip: None });
+        let given = |latency| StreamLatency { latency, round_trip: None, takeover: Duration::ZERO };
+        let fixed = asked.map(given);
         Self { fixed, reliability, is_reported: false }
     }
 
@@ -203,15 +210,24 @@ mod tests {
 
     #[test]
     fn the_sentence_says_by_what_the_latency_was_chosen() {
-        let of = |round_trip: Duration| {
-            let latency = chosen(round_trip);
-            StreamLatency { latency, round_trip: Some(round_trip) }.to_string()
+        let with = |round_trip: Duration, takeover: Duration| {
+            let latency = chosen(round_trip) + takeover;
+            StreamLatency { latency, round_trip: Some(round_trip), takeover }.to_string()
         };
+        let of = |round_trip: Duration| with(round_trip, Duration::ZERO);
         assert_eq!(of(Duration::from_micros(99_400)), "latency 400 ms: 4 round trips of 100 ms");
         assert_eq!(of(millis(3)), "latency 120 ms, the least: the round trip is 3 ms");
         assert_eq!(of(millis(2_000)), "latency 5 s, the most: the round trip is 2 s");
-        let given = StreamLatency { latency: millis(7), round_trip: None };
-        assert_eq!(given.to_string(), "latency 7 ms");
+        assert_eq!(
+            with(millis(3), millis(200)),
+            "latency 320 ms, 200 ms of it for a takeover, 120 ms, the least: the round trip is 3 ms"
+        );
+        assert_eq!(
+            with(millis(50), millis(200)),
+            "latency 400 ms, 200 ms of it for a takeover, 200 ms: 4 round trips of 50 ms"
+        );
+        let given = Latency::new(Some(millis(7)), Reliability::Deadline).stream();
+        assert_eq!(given.map(|given| given.to_string()).as_deref(), Some("latency 7 ms"));
     }
 
     proptest! {

@@ -50,9 +50,15 @@ impl SenderTotals {
         (all, all - whole)
     }
 
+    /// Units that the receiver has reported, also before it was started anew.
+    pub(crate) fn arrived_units(&self) -> u64 {
+        self.report.units.saturating_add(self.earlier.units)
+    }
+
     /// A receiver that was started anew counts anew.
     pub(crate) fn note_restart(&mut self, report: &Report) {
         if report.is_before(&self.report) {
+            self.earlier.units += self.report.units;
             self.earlier.whole_datagrams += self.report.whole_datagrams;
             self.report = Report::default();
         }
@@ -136,5 +142,6 @@ mod tests {
             totals.report = one;
         }
         assert_eq!(totals.datagrams(), (1_000, 20));
+        assert_eq!(totals.arrived_units(), 490);
     }
 }

@@ -150,7 +150,8 @@ impl<H: SenderHandler> PathSender<H> {
                 .map_err(|error| Error::Source(error.to_string()))?,
             source => source,
         };
-        let least = StreamLatency { latency: latency::LEAST, round_trip: None };
+        let least =
+            StreamLatency { latency: latency::LEAST, round_trip: None, takeover: Duration::ZERO };
         let mut sender = Self {
             label: Label {
                 elementary: options.elementary,
@@ -214,9 +215,10 @@ impl<H: SenderHandler> PathSender<H> {
             let of = |dial: &Dial| dial.connection.as_ref()?.statistics();
             let round_trips = self.dials.iter().filter_map(of);
             let longest = round_trips.filter_map(|of| latency::round_trip(&of)).max();
-            let chosen = longest.map_or(latency::LEAST, latency::chosen) + self.mode.allowance();
-            self.chosen = StreamLatency { latency: chosen, round_trip: longest };
-            self.latency = Some(chosen);
+            let takeover = self.mode.allowance();
+            let latency = longest.map_or(latency::LEAST, latency::chosen) + takeover;
+            self.chosen = StreamLatency { latency, round_trip: longest, takeover };
+            self.latency = Some(latency);
         }
         for path in 0..self.dials.len() {
             self.open_flow(path)?;

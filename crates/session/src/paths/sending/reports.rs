@@ -64,7 +64,7 @@ impl<H: SenderHandler> PathSender<H> {
     pub fn totals(&self) -> SenderTotals {
         let mut flow = SendStatistics::default();
         (flow.units, flow.bytes) = (self.group.next_number(), self.bytes);
-        flow.arrived = self.totals.report.units;
+        flow.arrived = self.totals.arrived_units();
         SenderTotals {
             flow,
             input_bytes: self.backlog.input_bytes(),
