@@ -265,7 +265,8 @@ pub(crate) struct Destination {
 impl Destination {
     /// Reads `HOST:PORT` or `ontempo://HOST:PORT/FINGERPRINT#TOKEN`.
     pub(crate) fn read(text: &str, option: &str) -> Result<Self, Failure> {
-        if !text.contains("://") {
+        // A URL without its beginning is not taken for a name.
+        if !text.contains(['/', '#']) {
             let host = text.rsplit_once(':').map_or("", |(host, _)| host);
             let name = host.trim_matches(['[', ']']).to_owned();
             return Ok(Self { address: text.to_owned(), name, url: None });

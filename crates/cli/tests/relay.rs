@@ -119,9 +119,37 @@ fn the_token_of_receivers_does_not_send_and_that_of_nobody_does_not_receive() {
     let relay = Relay::start(&place, &[]);
     let mut pirate = send(&place, &relay.viewers_url, &[]);
     drop(pirate.stdin.take());
-    ran(pirate).fails(3, &["this token is for viewing, not for sending"]);
+    let words = [
+        "this token is for viewing, not for sending",
+        "the URL that the relay prints for ontempo send",
+    ];
+    ran(pirate).fails(2, &words);
     let (url, _) = relay.viewers_url.split_once('#').expect("a token");
     let stranger =
         view(&place, &format!("{url}#wrong"), place.path("no.out").to_str().expect("text"), &[]);
     ran(stranger).fails(2, &["token"]);
+}
+
+#[test]
+fn a_receiver_of_a_file_ends_when_another_source_has_taken_the_stream_over() {
+    let place = Place::new("relay-another", SCENARIO);
+    let relay = Relay::start(&place, &[]);
+    let viewer = view(&place, &relay.viewers_url, "file.out", &[]);
+    relay.await_viewers(1);
+    let mut first = Killed(send(&place, &relay.url, &[]));
+    let mut pipe = first.0.stdin.take().expect("a pipe");
+    pipe.write_all(&noise(100_000)).expect("written");
+    let of_stream =
+        |field: &str| relay.figures.lock().expect("no panic")["streams"][0][field].clone();
+    wait_until("the stream", || of_stream("bytes").as_u64() > Some(50_000));
+    drop(first);
+    wait_until("the source to be away", || of_stream("is_live") == Value::Bool(false));
+    let mut second = send(&place, &relay.url, &[]);
+    let mut other = second.stdin.take().expect("a pipe");
+    other.write_all(&noise(10_000)).expect("written");
+    ran(viewer).fails(3, &["another source sends the stream now", "is missing"]);
+    drop(other);
+    let _ = ran(second);
+    drop(pipe);
+    interrupt(&relay.child.0);
 }

@@ -198,6 +198,8 @@ impl Relay {
             Event::Closed { connection, closed } => {
                 let remote = endpoint.remote(connection);
                 match self.forget(now, connection) {
+                    // One of several attempts of a client, of which another was answered first.
+                    None if closed.reason == CloseReason::Done => {}
                     None => self.emit(RelayEvent::Closed { remote, reason: closed.sentence }),
                     Some(Peer::Viewer(_)) if !closed.reason.is_orderly() => {
                         self.emit(RelayEvent::Closed { remote, reason: closed.sentence });

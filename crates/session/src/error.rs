@@ -50,12 +50,17 @@ impl Error {
                 "start ontempo receive there, check address and port, and let UDP to this port through \
                  firewalls"
             }
+            // Whoever gets so far has a token of the relay's.
+            Some(CloseReason::WrongToken) if matches!(self, Self::EndedByReceiver(_)) => {
+                "take the URL that the relay prints for ontempo send, or its --token-file"
+            }
             Some(CloseReason::WrongToken) => {
                 "paste the URL that the receiver prints now, or give both sides the same --token-file; a \
                  receiver that is started without one makes a new token"
             }
             Some(CloseReason::Busy) => {
-                "end that sender, or start a receiver at another port for this one"
+                "end that sender, or start a receiver at another port for this one; a relay carries another \
+                 stream beside it with --stream NAME"
             }
             Some(CloseReason::IncompatibleVersion | CloseReason::Unsupported) => {
                 "install the same version of ontempo at both sides"

@@ -31,6 +31,9 @@ pub(crate) const SENDER_TIMEOUT: Wall = Wall::from_secs(5);
 /// Maximum units received over a connection that the sender has replaced: more than a flow holds.
 const MAX_REST: usize = 8_192;
 
+const ANOTHER_SOURCE: &str =
+    "another source sends the stream now: the end of what the first has sent is missing";
+
 /// Interval of receiver reports and of [`ReceiverEvent::Progress`].
 pub(crate) const PROGRESS: Wall = Wall::from_secs(1);
 
@@ -293,7 +296,8 @@ impl<H: ReceiverHandler> Receiver<H> {
             }
             match ended {
                 Ok(Ended::Complete) if self.options.once => return Ok(Outcome::StreamEnded),
-                Ok(Ended::Complete | Ended::Stopped | Ended::Refused) => {}
+                Ok(Ended::Complete | Ended::Refused) => {}
+                Ok(Ended::Stopped) => connection.close("the receiver was stopped"),
                 Ok(Ended::Lost(reason)) => {
                     if let Some(stream) = &mut self.stream {
                         stream.lost_at = Some(Instant::now());
@@ -393,6 +397,11 @@ impl<H: ReceiverHandler> Receiver<H> {
         let is_known =
             self.stream.as_ref().is_some_and(|stream| stream.label.session == label.session);
         if self.is_of_another(label, offer, is_known) {
+            if matches!(self.entrance, Entrance::Calling(_)) {
+                // A relay has one source of a stream: that of what was received will not come back.
+                self.stopped()?;
+                return Err(Error::Incomplete(ANOTHER_SOURCE.to_owned()));
+            }
             self.refuse(connection, "the stream of another sender has not ended")?;
             return Ok(Ended::Refused);
         }

@@ -91,6 +91,8 @@ impl<H: ReceiverHandler> Receiver<H> {
             Some(Accepted::Connection(connection)) => {
                 self.waiting.push((connection, Instant::now()));
             }
+            // One of several attempts of a sender, of which another was answered first.
+            Some(Accepted::Refused { closed, .. }) if closed.reason == CloseReason::Done => {}
             Some(Accepted::Refused { remote, closed }) => {
                 self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
             }

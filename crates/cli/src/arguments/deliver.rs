@@ -43,8 +43,11 @@ impl FromStr for Place {
         let port = |address: &str| address.rsplit_once(':')?.1.parse::<u16>().ok();
         if let Some(address) = text.strip_prefix("udp://") {
             return match port(address) {
-                Some(_) => Ok(Self::Udp(address.to_owned())),
-                None => Err("a port is missing: write udp://127.0.0.1:5000".to_owned()),
+                Some(1..) => Ok(Self::Udp(address.to_owned())),
+                _ => {
+                    Err("a port is missing: write one from 1 to 65535, as in udp://127.0.0.1:5000"
+                        .to_owned())
+                }
             };
         }
         if let Some(address) = text.strip_prefix("rtp://") {
@@ -219,8 +222,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "FILE")]
     pub(crate) sdp: Option<PathBuf>,
     /// The receiver: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or a name or
-    /// an address, and a port
-    /// Given several times: addresses of the same receiver, each a path (--paths)
+    /// an address, and a port. Given several times: addresses of the same receiver, each a path (--paths)
     #[arg(long, value_name = "URL|HOST:PORT", required = true)]
     pub(crate) to: Vec<String>,
     /// Address to send from; given several times, each a path, in the order of --to
@@ -331,6 +333,16 @@ pub(crate) struct Receive {
     /// Print events, and figures each second, as JSON documents, one a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl Receive {
+    /// An option of a relay's stream, given without a relay.
+    pub(crate) fn without_relay(&self) -> Option<&'static str> {
+        let of_relay =
+            [(self.stream.is_some(), "--stream"), (self.fingerprint.is_some(), "--fingerprint")];
+        let given = of_relay.into_iter().find(|(is_given, _)| *is_given && self.from.is_none());
+        given.map(|(_, option)| option)
+    }
 }
 
 /// A page for browsers.

@@ -10,6 +10,7 @@ mod sdp;
 mod send;
 mod serve;
 mod status_line;
+mod target;
 mod watch;
 
 use std::path::Path;
@@ -56,6 +57,12 @@ fn failure(error: Error) -> Failure {
     let sentence = error.advised();
     match error {
         Error::Transport(error) if error.is_misconfigured() => Failure::Input(sentence),
+        Error::EndedByReceiver(closed) | Error::EndedByRelay(closed)
+            if closed.reason.is_misconfigured() =>
+        {
+            Failure::Input(sentence)
+        }
+        Error::Unanswered(_) => Failure::Interrupted(sentence),
         _ => environment(sentence),
     }
 }

@@ -183,7 +183,7 @@ pub(super) fn line(figures: &[PathFigures]) -> String {
         format!(
             "; path {} {state}, RTT {}, {} of {} packets lost, {:.0} % of units",
             place + 1,
-            path.round_trip.map_or_else(|| "-".to_owned(), |rtt| rtt.to_string()),
+            path.round_trip.map_or_else(|| "-".to_owned(), super::status_line::millis),
             path.packets_lost,
             path.packets_sent,
             share(figures, path) * 100.0,

@@ -1,10 +1,8 @@
 //! `ontempo receive`.
 
-use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration as Wall, Instant};
@@ -12,7 +10,6 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::Duration;
 use ontempo_media::{Codings, Elementary};
 use ontempo_monitor::{FlowReport, FlowRole, PathReport};
-use ontempo_place::Output;
 use ontempo_session::file::Offer;
 use ontempo_session::message::Report;
 use ontempo_session::paths::ReceivedPath;
@@ -22,22 +19,21 @@ use ontempo_session::{
 };
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
-use ontempo_udp::{Fragmentation, Socket, SocketOptions, any_for};
-use rustix::io::Errno;
+use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::documents::{Counters, Documents, Meter, with};
 use super::published::{self, Published, with_rates, with_report};
 use super::sdp;
 use super::serve::Pages;
-use super::status_line::StatusLine;
+use super::status_line::{StatusLine, millis};
+use super::target::{check_file, part_file, target, unknown_player};
 use super::{EXAMPLE_PORT, configuration, failure};
 use crate::access::{Admitted, Destination, admitted, qr};
-use crate::address::{Greeting, answering, resolve, socket_at};
+use crate::address::{Greeting, answering, socket_at};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
-use crate::place::output_failure;
 use crate::signals::{is_stopped, stop_flag};
 
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -58,9 +54,12 @@ fn run(arguments: &Arguments, documents: Documents) -> Result<ExitCode, Failure>
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let configuration = configuration(arguments.qlog.as_deref(), documents)?;
     let options = Options { socket, configuration, ..Options::default() };
-    let status = StatusLine::new(documents);
+    let mut status = StatusLine::new(documents);
     let pages = Pages::of_receiver(&arguments.serve)?;
     let entrance = entrance(arguments, &status, options)?;
+    if let Some(sentence) = unknown_player(arguments) {
+        status.warn(&sentence);
+    }
     if let Some(pages) = &pages {
         pages.announce(&status)?;
     }
@@ -146,6 +145,10 @@ fn check_target(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(option) = arguments.serve.without_page() {
         return Err(Failure::Input(format!("{option}: it is for the page of --serve")));
     }
+    // clap lets them pass beside --listen, which --from cannot be beside.
+    if let Some(option) = arguments.without_relay() {
+        return Err(Failure::Input(format!("{option}: it is of a relay: --from")));
+    }
     match (&arguments.sdp, &arguments.to) {
         (None, _) => {}
         (Some(path), Some(Place::Rtp(_))) => sdp::check(path, arguments.overwrite)?,
@@ -154,10 +157,7 @@ fn check_target(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     match &arguments.to {
-        Some(Place::File(path)) => {
-            let is_file = place(path, arguments.overwrite)?.is_some_and(|place| place.is_file());
-            if is_file && !arguments.overwrite { Err(exists(path)) } else { Ok(()) }
-        }
+        Some(Place::File(path)) => check_file(path, arguments.overwrite),
         Some(Place::Udp(_) | Place::Rtp(_) | Place::Pipe) | None
             if arguments.overwrite && arguments.sdp.is_none() =>
         {
@@ -165,10 +165,6 @@ fn check_target(arguments: &Arguments) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-fn exists(path: &Path) -> Failure {
-    Failure::Input(format!("--to {}: it exists: --overwrite replaces it", path.display()))
 }
 
 /// Prints where it listens, and the sender's command line.
@@ -214,9 +210,6 @@ pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
         error => environment(error),
     })
 }
-
-/// Mode of a new file, before the umask.
-const NEW_FILE: u32 = 0o666;
 
 /// Writes events to the terminal and opens the target of streams.
 struct OutputHandler<'a> {
@@ -451,9 +444,9 @@ impl OutputHandler<'_> {
             report.units,
             report.late_units,
             report.dropped_units,
-            now.delay.min,
-            now.delay.max,
-            now.delay.mean_jitter(),
+            millis(now.delay.min),
+            millis(now.delay.max),
+            millis(now.delay.mean_jitter()),
         );
         let figures = self.figures.of(report, now);
         if let Some(pages) = &self.pages {
@@ -517,85 +510,5 @@ impl OutputHandler<'_> {
             report.missing_datagrams,
         ));
         Ok(())
-    }
-}
-
-fn target(to: &Place, arguments: &Arguments, documents: Documents) -> Result<Target, Failure> {
-    match to {
-        Place::Udp(address) => {
-            let to = resolve(address, "--to udp://")?;
-            Ok(Target::Datagrams { socket: to_player(to)?, to, control: None, described: None })
-        }
-        Place::Rtp(address) => {
-            let to = resolve(address, "--to rtp://")?;
-            let control = SocketAddr::new(to.ip(), to.port().saturating_add(1));
-            let described = arguments.sdp.clone().map(|path| sdp::write(path, to, documents));
-            let control = Some(control);
-            Ok(Target::Datagrams { socket: to_player(to)?, to, control, described })
-        }
-        Place::Pipe => {
-            // Without the buffer of the standard library: bytes count as written when they are.
-            let to = io::stdout().as_fd().try_clone_to_owned().map_err(environment)?;
-            let to = Box::new(File::from(to));
-            Ok(Target::Bytes { to, name: "standard output".to_owned() })
-        }
-        Place::File(path) => {
-            let name = path.display().to_string();
-            let file = output_file(path, arguments.overwrite)?;
-            Ok(Target::Bytes { to: Box::new(file), name })
-        }
-    }
-}
-
-/// A socket to a player: a datagram longer than the path's packets goes in fragments.
-fn to_player(to: SocketAddr) -> Result<Socket, Failure> {
-    let options = SocketOptions { fragmentation: Fragmentation::Allow, ..Default::default() };
-    Socket::bind(any_for(to), options).map_err(environment)
-}
-
-/// The file in progress beside `--to`; `None` if there is a device, a pipe or a link.
-fn part_file(path: &Path, offer: Offer, overwrite: bool) -> Result<Option<PartFile>, Failure> {
-    if place(path, overwrite)?.is_some_and(|place| place.exists() && !place.is_file()) {
-        return Ok(None);
-    }
-    match PartFile::open(path, offer, overwrite, &is_stopped) {
-        Ok(part) => Ok(Some(part)),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && error.get_ref().is_none() => {
-            Err(exists(path))
-        }
-        Err(error) => Err(output_failure(&format!("--to {}", path.display()), &error)),
-    }
-}
-
-/// Where `--to` leads; `None` if a folder on the way is missing, which opening reports.
-fn place(path: &Path, overwrite: bool) -> Result<Option<Output>, Failure> {
-    match Output::at(path, !overwrite) {
-        Ok(place) => Ok(Some(place)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(output_failure(&format!("--to {}", path.display()), &error)),
-    }
-}
-
-/// A new file; with `overwrite`, in place of an old one. Devices and named pipes are opened.
-fn output_file(path: &Path, overwrite: bool) -> Result<File, Failure> {
-    let named = format!("--to {}", path.display());
-    let failed = |error: io::Error| match Errno::from_io_error(&error) {
-        Some(Errno::LOOP) if overwrite => Failure::Input(format!(
-            "{named}: it is a link, which --overwrite does not follow: name its file"
-        )),
-        _ => output_failure(&named, &error),
-    };
-    let place = Output::at(path, !overwrite).map_err(failed)?;
-    match place.create_new(NEW_FILE) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let file = place.open(is_stopped).map_err(failed)?;
-            match file.metadata().map_err(failed)?.is_file() {
-                true if !overwrite => return Err(exists(path)),
-                true => file.set_len(0).map_err(failed)?,
-                false => {}
-            }
-            Ok(file)
-        }
-        made => made.map_err(failed),
     }
 }

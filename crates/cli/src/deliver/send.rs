@@ -28,7 +28,7 @@ use super::documents::{Counters, Documents, Meter, with};
 use super::paths::{self, AnySender};
 use super::published::{self, Published, with_rates, with_report};
 use super::sdp;
-use super::status_line::StatusLine;
+use super::status_line::{StatusLine, millis};
 use super::watch::SourceWatch;
 use super::{EXAMPLE_PORT, configuration, failure, read};
 use crate::access::Destination;
@@ -198,6 +198,11 @@ fn source(
             let file = open(path, stop)?.map_err(|error| {
                 Failure::Environment(format!("--from {name}: cannot be opened: {error}"))
             })?;
+            if file.metadata().is_ok_and(|about| about.is_dir()) {
+                return Err(Failure::Input(format!(
+                    "--from {name}: it is a folder: tar c {name} | ontempo send --from -"
+                )));
+            }
             match SourceFile::new(&file, path).map_err(environment)? {
                 Some(file) if is_file => Ok(Source::File(Box::new(file))),
                 _ => Source::bytes(file, &name, backlog, realtime),
@@ -357,7 +362,7 @@ impl OutputHandler {
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
             all.flow.held_units,
-            over.round_trip.map_or_else(|| "-".to_owned(), |rtt| rtt.to_string()),
+            over.round_trip.map_or_else(|| "-".to_owned(), millis),
             over.packets_lost,
             over.packets_sent,
             paths::line(&self.figures),

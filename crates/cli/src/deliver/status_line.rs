@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration as Wall, Instant};
 
 use indicatif::ProgressBar;
-use ontempo_foundation::printable;
+use ontempo_foundation::{Duration, printable};
 use serde_json::Value;
 
 use super::documents::Documents;
@@ -80,5 +80,21 @@ impl StatusLine {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A time for the status line, which does not jump with its digits.
+pub(super) fn millis(span: Duration) -> String {
+    format!("{:.1} ms", span.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_the_status_line_have_one_digit() {
+        let spans = [896_956, 3_894_613, 107_000_000].map(Duration::from_nanos);
+        assert_eq!(spans.map(millis), ["0.9 ms", "3.9 ms", "107.0 ms"]);
     }
 }

@@ -154,8 +154,49 @@ fn an_unreachable_or_untrusted_receiver_is_reported_in_a_sentence() {
         place.run(&words).fails(2, &["--realtime: it is for a file or a pipe"]);
     }
     place.run(&["receive", "--listen", ":x", "--to", "out"]).fails(2, &["`x` is no port"]);
+    let words = ["send", "--from", "udp://:0", "--to", "127.0.0.1:9", "--insecure"];
+    place.run(&words).fails(2, &["a port is missing: write one from 1 to 65535"]);
+    try_from(&place, ".").fails(2, &["it is a folder: tar c . | ontempo send --from -"]);
+    let address = format!("127.0.0.1:9/{wrong}#secret");
+    let said = ran(send_with(&place, &address, "in", &[]));
+    said.fails(2, &["not the URL of a receiver: it begins with ontempo://"]);
+    assert!(!said.err.contains("secret"), "{}", said.err);
     interrupt(&receiver.child);
     assert_eq!(receiver.end().0, Some(0), "nothing was cut short");
+}
+
+fn try_from(place: &Place, from: &str) -> common::Ran {
+    ran(send_with(place, "127.0.0.1:9", from, &["--insecure"]))
+}
+
+#[test]
+fn a_target_that_cannot_be_made_is_an_error_before_a_sender_comes() {
+    let place = Place::new("deliver-targets", SCENARIO);
+    let receive =
+        |more: &[&str]| place.run(&[&["receive", "--listen", "127.0.0.1:0"], more].concat());
+    receive(&["--to", "no/out"]).fails(3, &["--to no/out: cannot be created"]);
+    receive(&["--to", "."]).fails(2, &["--to .: it is a folder: name a file in it"]);
+    let words = ["--stream: it is of a relay: --from"];
+    receive(&["--to", "out", "--stream", "hall"]).fails(2, &words);
+    let mut receiver = Receiver::start(&place, &["--to", "udp://a..b:9"]);
+    let mut printed = String::new();
+    while !printed.contains("it is looked up again when a sender comes") {
+        assert_ne!(receiver.err.read_line(&mut printed).expect("text"), 0, "{printed}");
+    }
+    interrupt(&receiver.child);
+    assert_eq!(receiver.end().0, Some(0));
+}
+
+#[test]
+fn a_sender_that_is_interrupted_before_an_answer_says_so_by_its_exit_code() {
+    let place = Place::new("deliver-unanswered", SCENARIO);
+    fs::write(place.path("in"), "a few bytes").expect("written");
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = silent.local_addr().expect("an address").to_string();
+    let sender = send_with(&place, &address, "in", &["--insecure"]);
+    silent.recv(&mut [0; 2_000]).expect("its first packet");
+    interrupt(&sender);
+    ran(sender).fails(130, &["had answered"]);
 }
 
 #[test]
