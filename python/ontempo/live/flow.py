@@ -113,7 +113,7 @@ class SendFlow(Waitable[LiveSendFlow]):
         return SendStatistics(**await self.until(self._native.settled))
 
     async def statistics(self) -> SendStatistics | None:
-        """The flow's statistics now; ``None`` once its connection is closed."""
+        """The flow's statistics now; the last ones once its connection is closed."""
         found = await result_of(self._bridge, self._native.statistics(self._bridge.waker))
         return None if found is None else SendStatistics(**found)
 
