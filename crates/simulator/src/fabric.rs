@@ -6,7 +6,7 @@ mod serving;
 use std::sync::Arc;
 
 use ontempo_elements::Element;
-use ontempo_foundation::{Bytes, Duration, Packets, Time};
+use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_network::{Ahead, Fate, Link, LinkStatistics};
 
 use crate::hosts::Hosts;

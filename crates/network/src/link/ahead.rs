@@ -49,7 +49,7 @@ impl Link {
         let mut ends = self.busy_until;
         for packet in ahead.iter().rev() {
             count(&mut later, packet.size);
-            later.busy = later.busy + self.rest.rate.time_to_send(packet.size);
+            later.busy += self.rest.rate.time_to_send(packet.size);
             // Without a wait of its own, the link was idle before it.
             ends = until;
             if let Some(last) = waiting.clone().next_back()
@@ -64,11 +64,10 @@ impl Link {
             count(&mut later, packet.size);
             later.wait += u128::from(packet.starts.since(until).as_nanos());
         }
-        later.busy = later.busy
-            + match wire.and_then(|wire| wire.aggregator()) {
-                Some(aggregator) => aggregator.busy_after(until),
-                None => ends.since(until),
-            };
+        later.busy += match wire.and_then(|wire| wire.aggregator()) {
+            Some(aggregator) => aggregator.busy_after(until),
+            None => ends.since(until),
+        };
         later
     }
 }
