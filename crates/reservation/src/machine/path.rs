@@ -338,7 +338,7 @@ impl<R: Routes> Machine<R> {
         self.forwarded_bytes -= weight(&path.forwarded);
         self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));
         self.message_ids.remove_received(path.source.take());
-        let mut hops = core::mem::take(&mut path.outgoing);
+        let mut hops = path.outgoing.clone();
         if hops.iter().any(|hop| hop.interface == InterfaceId::LOCAL) {
             self.events.push_back(Event::PathGone { session: *session, sender: *sender });
         }

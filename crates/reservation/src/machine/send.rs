@@ -276,7 +276,13 @@ impl<R: Routes> Machine<R> {
         hops: &[NextHop],
     ) {
         for next in hops {
-            if let Some((envelope, hop)) = self.downstream(path, sender, session, *next) {
+            if let Some((mut envelope, hop)) = self.downstream(path, sender, session, *next) {
+                // No route leads there any more: for the session's destination the system would look on
+                // the old link itself. The old next hop has to do, which is the next node where that has
+                // RSVP.
+                if !path.outgoing.contains(next) {
+                    envelope.destination = next.gateway;
+                }
                 let tear = PathTear { session: *session, hop, sender: *sender };
                 self.send(now, envelope, Body::PathTear(tear), &[], None);
             }

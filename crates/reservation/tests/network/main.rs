@@ -486,6 +486,26 @@ fn a_route_change_is_repaired_at_once_and_the_old_way_is_cleared() {
 }
 
 #[test]
+fn the_old_way_is_torn_down_by_its_next_hop_to_which_no_route_leads_any_more() {
+    let diamond = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
+    let mut world = World::new(1, 6, &diamond, Settings::default());
+    let to = session(world.host(5));
+    let from = announce(&mut world, 0, to, 50_000.0);
+    reserve(&mut world, 5, to, from, 50_000.0);
+    world.run_for(RTT * 3);
+    let old = world.interface(1, 2);
+    world.point(1, to.destination, 3);
+    world.run_for(RTT * 3);
+    let tears = world.recorded.iter().filter(|(node, packet)| {
+        let body = Message::decode(&packet.payload).map(|message| message.body);
+        *node == 1 && packet.interface == old && matches!(body, Ok(Body::PathTear(_)))
+    });
+    let destinations: Vec<IpAddr> = tears.map(|(_, packet)| packet.destination).collect();
+    assert_eq!(destinations, [world.address(1, 1)], "not the session's");
+    assert_eq!((world.towards(1, 3).len(), world.towards(2, 4).len()), (1, 0));
+}
+
+#[test]
 fn with_a_key_only_neighbours_that_have_it_reserve() {
     let settings = Settings { sealed: true, ..Settings::default() };
     let (mut world, to, from) = line(settings, 50_000.0);
