@@ -52,6 +52,7 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     };
     let config: Config = read()?;
     if arguments.check {
+        config.check_group()?;
         return emit(&format!(
             "{}: the configuration is valid\n{}",
             arguments.file.display(),
@@ -66,7 +67,9 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
         let limit = &mut limits[usize::from(level >= Level::Info)];
         for line in limit.lines(Instant::now(), "neighbours and applications", line) {
             let prefix = if with_levels { format!("<{}>", level.number()) } else { String::new() };
-            write_stderr(&format!("{prefix}{line}"));
+            // journald reads each line by itself: the cause of an error of a file is in its last.
+            let lines: Vec<_> = line.lines().map(|line| format!("{prefix}{line}")).collect();
+            write_stderr(&lines.join("\n"));
         }
     };
     let (stop, restart, reload) = (stop_stream()?, stream_of(&[SIGUSR1])?, stream_of(&[SIGHUP])?);

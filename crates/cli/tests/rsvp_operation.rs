@@ -220,6 +220,51 @@ fn after_a_flap_the_log_does_not_call_the_daemons_own_classes_anothers() {
 }
 
 #[test]
+fn after_a_flap_the_neighbour_is_asked_and_its_refresh_not_waited_for() {
+    if !can_reserve() {
+        return;
+    }
+    let network = with_rare_refreshes("asks-flap");
+    let (_sender, _receiver) = network.reserved(500);
+    waits_for_line(&network, "r1", &["neighbour 10.0.1.2 by l1 is up"]);
+    // There is no other way, which its neighbour would see.
+    network.exec("r1", "ip route del 10.0.3.0/24 via 10.0.2.2; ip link set l1 down");
+    waits_for_line(&network, "r1", &["l1: is down"]);
+    wait_until("its end", || network.status("r1").census.enforced == 0);
+    network.exec("r1", "ip link set l1 up; ip route add 10.0.3.0/24 via 10.0.1.2");
+    let begun = Instant::now();
+    // The refresh would come after 5 minutes at least.
+    wait_until("recovery", || network.status("r1").census.enforced == 1);
+    eprintln!("reserved again {:.0?} after the link was up", begun.elapsed());
+    network.end();
+}
+
+#[test]
+fn traffic_control_that_another_program_removes_is_set_up_again() {
+    if !can_reserve() {
+        return;
+    }
+    let network = Network::running("removed", false);
+    let (_sender, _receiver) = network.reserved(500);
+    let class = network.classes("r1", BOTTLENECK);
+    assert_eq!(class.len(), 1);
+    network.exec("r1", "tc qdisc del dev l1 root");
+    waits_for_line(&network, "r1", &["l1: another program has removed"]);
+    waits_for_line(&network, "r1", &["l1: set up again, with 1 reservations"]);
+    wait_until("its class", || network.classes("r1", BOTTLENECK) == class);
+    let log = network.log("r1");
+    assert!(!log.contains("has ended"), "nothing was torn down: {log}");
+    // What somebody else has put there is not removed: it is told, and the flow is not reserved.
+    network.exec("r1", "tc qdisc replace dev l1 root pfifo");
+    waits_for_line(&network, "r1", &["tc qdisc del dev l1 root", "until then l1 has no RSVP"]);
+    assert!(network.status("r1").interfaces.iter().all(|one| one.name != BOTTLENECK));
+    network.exec("r1", "tc qdisc del dev l1 root");
+    reload(&network, "r1");
+    wait_until("its class", || network.classes("r1", BOTTLENECK) == class);
+    network.end();
+}
+
+#[test]
 fn of_what_traffic_control_refuses_no_class_is_said_to_be_removed() {
     if !can_reserve() {
         return;
@@ -436,6 +481,12 @@ fn the_service_manager_is_told_and_journald_gets_levels() {
     assert!(Client::connect(network.socket("r1").as_ref()).is_ok(), "it is ready when it says so");
     run("kill", &["-HUP", &daemon.id().to_string()]);
     assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+    // An error of the file has several lines, each with its level.
+    let right = fs::read_to_string(network.place.path("r1.toml")).expect("a configuration");
+    rewrite(&network, "r1", |text| format!("{text}\n[interfaces.none]\nwrong = 1\n"));
+    run("kill", &["-HUP", &daemon.id().to_string()]);
+    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+    rewrite(&network, "r1", |_| right);
     let mut watching = network
         .ontempo("r1", &["rsvp", "status", "--json", "--watch", "100ms"])
         .stdout(File::create(network.place.path("watched")).expect("a file"))
@@ -450,7 +501,9 @@ fn the_service_manager_is_told_and_journald_gets_levels() {
     assert_eq!(told(), "STOPPING=1");
     let log = fs::read_to_string(log).expect("a log");
     assert!(
-        log.contains("<5>ready, process") && log.lines().all(|line| line.starts_with('<')),
+        log.contains("<5>ready, process")
+            && log.contains("<3>unknown field `wrong`")
+            && log.lines().all(|line| line.starts_with('<')),
         "{log}"
     );
     let checked = network.place.run(&["rsvpd", "--check", "r1.toml"]);

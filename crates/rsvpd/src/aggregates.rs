@@ -7,7 +7,11 @@ use serde::Deserialize;
 
 /// Reservations that share a class: the first that fits.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table such as { dscp = \"EF\" }"
+)]
 pub(crate) struct WrittenAggregate {
     /// Their packets' code point: a name such as AF41, or a number.
     dscp: String,

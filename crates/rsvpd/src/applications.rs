@@ -338,7 +338,7 @@ fn open_to(socket: &Path, group: Option<u32>, mode: u32) -> io::Result<()> {
     fs::set_permissions(itself, fs::Permissions::from_mode(mode))
 }
 
-fn group(name: &str) -> Result<u32, DaemonError> {
+pub(crate) fn group(name: &str) -> Result<u32, DaemonError> {
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
         Ok(None) => Err(DaemonError::Input(format!(
@@ -365,7 +365,7 @@ pub(crate) mod tests {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("socket");
-        let text = format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\n");
+        let text = format!("socket = {socket:?}\n[interfaces.l0]\nrate = \"1 Mbit/s\"\n");
         fs::write(folder.join("rsvpd.toml"), text).unwrap();
         let config = Config::read(&folder.join("rsvpd.toml")).unwrap();
         let mut applications = Applications::listen(&config).unwrap();
@@ -496,7 +496,7 @@ pub(crate) mod tests {
         let folder = std::env::temp_dir().join(format!("ontempo-accept-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("socket");
-        let text = format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\n");
+        let text = format!("socket = {socket:?}\n[interfaces.l0]\nrate = \"1 Mbit/s\"\n");
         fs::write(folder.join("rsvpd.toml"), text).unwrap();
         let config = Config::read(&folder.join("rsvpd.toml")).unwrap();
         let mut applications = Applications::listen(&config).unwrap();

@@ -16,23 +16,26 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use netlink_packet_route::link::LinkLayerType;
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
-use ontempo_place::read_own;
 use ontempo_reservation::htb::{Aggregate, Device, Htb};
-use ontempo_reservation::integrity::{Algorithm, Guard, Key, NeighbourKeys};
+use ontempo_reservation::integrity::{Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
 use serde::Deserialize;
 
 use crate::aggregates::WrittenAggregate;
+use crate::applications::group;
+use crate::count::Count;
 use crate::error::DaemonError;
+use crate::keys::{WrittenKey, WrittenNeighbour, by_address};
 use crate::link_layer::{LinkLayer, Overhead};
 use crate::log::Level;
 
-/// Bytes of a secret at least: shorter ones can be guessed.
-const MIN_SECRET: usize = 16;
+/// Bytes of a socket's path at most (unix(7)).
+const MAX_SOCKET: usize = 107;
 /// Refresh periods below this are a flood, above it state would live for hours.
 const REFRESHES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3600)];
 
@@ -40,6 +43,9 @@ const REFRESHES: [Duration; 2] = [Duration::from_millis(100), Duration::from_sec
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
+    /// The file that it was read from.
+    #[serde(skip)]
+    path: PathBuf,
     /// R, the mean time between refreshes.
     #[serde(default = "default_refresh")]
     pub(crate) refresh: Duration,
@@ -67,14 +73,14 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Limits {
-    sessions: Option<usize>,
-    all_senders: Option<usize>,
-    all_flows: Option<usize>,
-    senders: Option<usize>,
-    next_hops: Option<usize>,
-    neighbours: Option<usize>,
-    states: Option<usize>,
-    applications: Option<usize>,
+    sessions: Option<Count>,
+    all_senders: Option<Count>,
+    all_flows: Option<Count>,
+    senders: Option<Count>,
+    next_hops: Option<Count>,
+    neighbours: Option<Count>,
+    states: Option<Count>,
+    applications: Option<Count>,
 }
 
 /// An interface with RSVP.
@@ -108,7 +114,7 @@ pub(crate) struct Interface {
     /// Messages must be sealed with it (RFC 2747), except those of neighbours with their own.
     key: Option<WrittenKey>,
     /// Keys of neighbours, by their addresses.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "by_address")]
     neighbours: BTreeMap<IpAddr, WrittenNeighbour>,
     /// The keys, read.
     #[serde(skip)]
@@ -122,47 +128,9 @@ struct Keys {
     of_neighbours: BTreeMap<IpAddr, NeighbourKeys>,
 }
 
-/// A neighbour's key, or one for each direction.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WrittenNeighbour {
-    key: Option<WrittenKey>,
-    send: Option<WrittenKey>,
-    receive: Option<WrittenKey>,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct WrittenKey {
-    id: u64,
-    #[serde(default = "default_algorithm")]
-    algorithm: WrittenAlgorithm,
-    secret_file: PathBuf,
-    /// For a router of another make.
-    identifiers: Option<Identifiers>,
-}
-
-/// Key Identifiers of both directions, 48 bits each.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-struct Identifiers {
-    send: u64,
-    receive: u64,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-enum WrittenAlgorithm {
-    HmacMd5,
-    HmacSha256,
-}
-
 fn default_refresh() -> Duration {
     machine::Config::default().refresh
 }
-
-/// Mode bits of access to a secret by those who are neither its owner nor in its group.
-const OTHERS: u32 = 0o007;
 
 fn default_socket() -> PathBuf {
     PathBuf::from(local::SOCKET)
@@ -178,10 +146,6 @@ fn default_reservable() -> Percent {
 
 fn default_log() -> Level {
     Level::Info
-}
-
-fn default_algorithm() -> WrittenAlgorithm {
-    WrittenAlgorithm::HmacSha256
 }
 
 fn yes() -> bool {
@@ -200,6 +164,7 @@ impl Config {
         let mut config: Self =
             toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into()))?;
         config.check().map_err(failed)?;
+        config.path = path.to_owned();
         let folder = path.parent().unwrap_or(Path::new("."));
         for (name, interface) in &mut config.interfaces {
             interface.keys = interface
@@ -218,6 +183,13 @@ impl Config {
             ));
         }
         self.socket_mode()?;
+        let socket = self.socket.as_os_str().as_bytes();
+        if !(1..=MAX_SOCKET).contains(&socket.len()) || socket.contains(&0) {
+            return Err(format!(
+                "socket: {:?} must be a path of 1 to {MAX_SOCKET} bytes",
+                self.socket.display().to_string()
+            ));
+        }
         if self.interfaces.is_empty() {
             return Err("interfaces: none is given, so that no packet would be processed; give \
                         one as [interfaces.NAME] with its rate"
@@ -245,13 +217,17 @@ impl Config {
     /// Whether a daemon that runs with this configuration can take over that one.
     pub(crate) fn check_change(&self, new: &Self) -> Result<(), String> {
         let refused = |field: &str| {
-            Err(format!("{field}: this cannot change while the daemon runs; restart it"))
+            let path = self.path.display();
+            Err(format!("{path}: {field}: this cannot change while the daemon runs; restart it"))
         };
         if self.socket != new.socket {
             return refused("socket");
         }
-        if (&self.group, &self.mode) != (&new.group, &new.mode) {
-            return refused("group, mode");
+        if self.group != new.group {
+            return refused("group");
+        }
+        if self.mode != new.mode {
+            return refused("mode");
         }
         if self.max_applications() != new.max_applications() {
             return refused("limits.applications");
@@ -266,6 +242,17 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether this host has the group that it names, which a daemon needs at its start.
+    ///
+    /// # Errors
+    /// Where it has not; with the file and how to make it.
+    pub fn check_group(&self) -> Result<(), DaemonError> {
+        let found = self.group.as_deref().map(group).transpose();
+        found
+            .map(drop)
+            .map_err(|error| DaemonError::Input(format!("{}: {error}", self.path.display())))
     }
 
     /// The configuration as it is in effect, with what the file leaves out.
@@ -319,17 +306,18 @@ impl Config {
     /// The configuration of the machine.
     pub(crate) fn machine(&self) -> machine::Config {
         let (written, default) = (&self.limits, machine::Limits::default());
+        let or = |one: Option<Count>, other| one.map_or(other, |Count(count)| count);
         machine::Config {
             refresh: self.refresh,
             trust_network: self.trust_network,
             limits: machine::Limits {
-                sessions: written.sessions.unwrap_or(default.sessions),
-                all_senders: written.all_senders.unwrap_or(default.all_senders),
-                all_flows: written.all_flows.unwrap_or(default.all_flows),
-                senders: written.senders.unwrap_or(default.senders),
-                next_hops: written.next_hops.unwrap_or(default.next_hops),
-                neighbours: written.neighbours.unwrap_or(default.neighbours),
-                states: written.states.unwrap_or(default.states),
+                sessions: or(written.sessions, default.sessions),
+                all_senders: or(written.all_senders, default.all_senders),
+                all_flows: or(written.all_flows, default.all_flows),
+                senders: or(written.senders, default.senders),
+                next_hops: or(written.next_hops, default.next_hops),
+                neighbours: or(written.neighbours, default.neighbours),
+                states: or(written.states, default.states),
             },
             ..machine::Config::default()
         }
@@ -337,12 +325,17 @@ impl Config {
 
     /// Connections of applications at once.
     pub(crate) fn max_applications(&self) -> usize {
-        self.limits.applications.unwrap_or(512)
+        self.limits.applications.map_or(512, |Count(count)| count)
     }
 }
 
 impl Interface {
     fn check(&self, name: &str) -> Result<(), String> {
+        if name == "lo" {
+            return Err(
+                ": the loopback has no neighbours; name interfaces to other hosts".to_owned()
+            );
+        }
         if self.rate == Rate::default() {
             return Err(".rate: must be above 0".to_owned());
         }
@@ -472,181 +465,5 @@ impl Interface {
     }
 }
 
-impl WrittenKey {
-    /// What its Key Identifiers differ by from those of other keys: all of a fixed one.
-    fn sending_id(&self) -> (bool, u64) {
-        match self.identifiers {
-            Some(Identifiers { send, .. }) => (true, send),
-            None => (false, self.id),
-        }
-    }
-
-    fn read(&self, folder: &Path) -> Result<Key, String> {
-        if self.id > u64::from(u16::MAX) {
-            return Err(format!("id: {} must be at most {}", self.id, u16::MAX));
-        }
-        if let Some(Identifiers { send, receive }) = self.identifiers
-            && (send == receive || send.max(receive) >= 1 << 48)
-        {
-            return Err("identifiers: send and receive must differ and have 48 bits".to_owned());
-        }
-        let path = folder.join(&self.secret_file);
-        let failed = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
-        let secret = read_own(&path, OTHERS, || false).map_err(|error| failed(&error))?;
-        let secret = secret.trim_ascii();
-        if secret.len() < MIN_SECRET {
-            return Err(failed(&format_args!(
-                "the secret has {} bytes; it must have {MIN_SECRET} at least",
-                secret.len()
-            )));
-        }
-        let algorithm = match self.algorithm {
-            WrittenAlgorithm::HmacMd5 => Algorithm::HmacMd5,
-            WrittenAlgorithm::HmacSha256 => Algorithm::HmacSha256,
-        };
-        let key = Key::new(self.id, algorithm, secret.to_vec());
-        Ok(match self.identifiers {
-            Some(Identifiers { send, receive }) => key.with_identifiers(send, receive),
-            None => key,
-        })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
-
-    use ontempo_reservation::htb::Serves;
-
-    use super::*;
-
-    /// Reads the configuration of an interface with these lines; files `a`, `b` hold secrets.
-    fn read(test: &str, lines: &str) -> Result<Config, String> {
-        let name = format!("ontempo-config-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        for (name, secret) in [("a", "sixteen bytes of a"), ("b", "sixteen bytes of b")] {
-            fs::write(folder.join(name), secret).unwrap();
-            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o600)).unwrap();
-        }
-        let text = format!("[interfaces.eth1]\nrate = \"1 Mbit/s\"\n{lines}");
-        fs::write(folder.join("rsvpd.toml"), text).unwrap();
-        let config = Config::read(&folder.join("rsvpd.toml"));
-        fs::remove_dir_all(folder).unwrap();
-        config.map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn neighbours_have_keys_of_their_own_for_both_directions_or_for_each() {
-        let lines = "key = { id = 1, secret-file = \"a\" }\n\
-                     [interfaces.eth1.neighbours.\"10.1.0.2\"]\n\
-                     key = { id = 2, secret-file = \"b\" }\n\
-                     [interfaces.eth1.neighbours.\"fe80::2\"]\n\
-                     send = { id = 3, secret-file = \"a\" }\n\
-                     receive = { id = 3, secret-file = \"b\" }\n";
-        let config = read("keys", lines).unwrap();
-        let interface = &config.interfaces["eth1"];
-        assert!(interface.is_authenticated());
-        let mut guard = interface.guard(1, 8).unwrap();
-        let own: IpAddr = "10.1.0.1".parse().unwrap();
-        for (to, number) in [(None, 1), (Some("10.1.0.2"), 2), (Some("10.1.0.9"), 1)] {
-            let to = to.map(|to| to.parse().unwrap());
-            let sealed = guard.seal(own, to, &[0x10, 25, 0, 0, 64, 0, 0, 8]).unwrap();
-            // The last two bytes of the Key Identifier.
-            assert_eq!(sealed[18..20], [0, number], "{to:?}");
-        }
-        let alone = "[interfaces.eth1.neighbours.\"10.1.0.2\"]\n\
-                     key = { id = 2, secret-file = \"b\" }\n";
-        let config = read("alone", alone).unwrap();
-        assert!(config.interfaces["eth1"].is_authenticated());
-    }
-
-    #[test]
-    fn aggregates_have_code_points_of_their_own_and_other_ones_are_named() {
-        let of = |lines: &str| read("aggregates", &format!("aggregates = [{lines}]\n"));
-        let config = of("{ dscp = \"AF41\", up-to = \"1 Mbit/s\" }, { dscp = \"ef\", service = \
-                         \"guaranteed\" }, { dscp = \"CS5\" }, { dscp = \"12\" }")
-        .unwrap();
-        let all = config.interfaces["eth1"].read_aggregates().unwrap();
-        let dscps: Vec<u8> = all.iter().map(|one| one.dscp).collect();
-        assert_eq!(dscps, [34, 46, 40, 12]);
-        assert_eq!(all[0].up_to, Some(Rate::from_bits_per_sec(1_000_000)));
-        assert_eq!((all[0].serves, all[1].serves), (Serves::Both, Serves::Guaranteed));
-        assert!(config.shown().contains("enforced, with 4 aggregates"), "{}", config.shown());
-        for (lines, words) in [
-            (
-                "{ dscp = \"AF44\" }",
-                "interfaces.eth1.aggregates[0].dscp: \"AF44\" must be a code point",
-            ),
-            ("{ dscp = \"CS6\" }", "not 0, CS6 or CS7"),
-            ("{ dscp = \"0\" }", "not 0, CS6 or CS7"),
-            ("{ dscp = \"64\" }", "must be a code point"),
-            ("{ dscp = \"éé\" }", "must be a code point"),
-            (
-                "{ dscp = \"EF\" }, { dscp = \"46\" }",
-                "interfaces.eth1.aggregates: two have the DSCP 46",
-            ),
-            // Of these the line is shown.
-            ("{ dscp = \"EF\", up-to = \"5\" }", "up-to"),
-            ("{ dscp = \"EF\", service = \"best\" }", "`guaranteed`"),
-        ] {
-            let error = of(lines).expect_err("it is wrong");
-            assert!(error.contains(words), "{words}: {error}");
-        }
-        let error = read("aggregates", "enforce = false\naggregates = [{ dscp = \"EF\" }]\n");
-        assert!(error.expect_err("it has no classes").contains(".aggregates: "));
-    }
-
-    #[test]
-    fn wrong_keys_of_neighbours_are_named() {
-        let of = |lines: &str| format!("[interfaces.eth1.neighbours.\"10.1.0.2\"]\n{lines}\n");
-        let key = "key = { id = 1, secret-file = \"a\" }";
-        for (lines, words) in [
-            (of("send = { id = 3, secret-file = \"a\" }"), "give key, or send and receive"),
-            (of(&format!("{key}\nsend = {{ id = 3, secret-file = \"a\" }}")), "give key, or send"),
-            (of("key = { id = 1, secret-file = \"none\" }"), "none: "),
-            (format!("{key}\n{}", of(key)), "key has the same id"),
-            ("[interfaces.eth1.neighbours.r2]\n".to_owned(), "neighbours"),
-        ] {
-            let error = read("wrong", &lines).expect_err("it is wrong");
-            assert!(error.contains(words) && error.contains("eth1"), "{words}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_secret_that_another_user_knows_or_chooses_is_no_key() {
-        let folder = std::env::temp_dir().join(format!("ontempo-secrets-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (secret, config) = (folder.join("a"), folder.join("rsvpd.toml"));
-        fs::write(&secret, "sixteen bytes of a").unwrap();
-        fs::write(
-            &config,
-            "[interfaces.eth1]\nrate = \"1 Mbit/s\"\nkey = { id = 1, secret-file = \"a\" }\n",
-        )
-        .unwrap();
-        let mode = |mode| fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
-        let refused = |why: &str| {
-            let error = Config::read(&config).expect_err(why).to_string();
-            assert!(error.contains("interfaces.eth1") && error.contains(why), "{error}");
-        };
-        mode(0o640);
-        Config::read(&config).unwrap();
-        mode(0o644);
-        refused("other users have access to it (mode 644)");
-        mode(0o660);
-        refused("other users may write it (mode 660)");
-        mode(0o600);
-        if ontempo_testing::require_root() {
-            chown(&secret, Some(65_534), None).unwrap();
-            refused("user 65534 owns it");
-            // Nor is a link of another user followed, in a folder that others can write to.
-            chown(&secret, Some(0), None).unwrap();
-            fs::rename(&secret, folder.join("b")).unwrap();
-            symlink("b", &secret).unwrap();
-            std::os::unix::fs::lchown(&secret, Some(65_534), None).unwrap();
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
-            refused("the link belongs to user 65534");
-        }
-        fs::remove_dir_all(folder).unwrap();
-    }
-}
+mod tests;

@@ -105,6 +105,16 @@ impl Enforcement {
         }
     }
 
+    /// Whether there is traffic control of the daemon on an interface.
+    pub(crate) fn is_on(&self, id: InterfaceId) -> bool {
+        self.devices.contains_key(&id)
+    }
+
+    /// Another program has removed what is on an interface.
+    pub(crate) fn forget(&mut self, id: InterfaceId) {
+        self.devices.remove(&id);
+    }
+
     /// The interface has another rate or other headers; its classes stay.
     pub(crate) fn reshape(&mut self, id: InterfaceId, to: Device) -> Result<(), String> {
         let Some(device) = self.devices.get_mut(&id) else { return Ok(()) };

@@ -7,9 +7,11 @@
 mod aggregates;
 mod applications;
 mod config;
+mod count;
 mod daemon;
 mod enforcement;
 mod error;
+mod keys;
 mod link_layer;
 mod log;
 mod netlink;

@@ -99,6 +99,20 @@ impl Kernel {
         Ok(found.into_values().collect())
     }
 
+    /// The kind of each interface's root queue discipline, by its number.
+    pub(crate) fn disciplines(&self) -> io::Result<BTreeMap<u32, String>> {
+        let mut found = BTreeMap::new();
+        self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
+            let RouteNetlinkMessage::NewLink(link) = message else { return };
+            let index = link.header.index;
+            found.extend(link.attributes.into_iter().find_map(|attribute| match attribute {
+                LinkAttribute::Qdisc(kind) => Some((index, kind)),
+                _ => None,
+            }));
+        })?;
+        Ok(found)
+    }
+
     /// Where packets to `destination` leave.
     fn route(&self, destination: IpAddr) -> io::Result<Option<NextHop>> {
         let mut question = RouteMessage::default();

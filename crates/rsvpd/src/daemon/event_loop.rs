@@ -290,27 +290,37 @@ impl Daemon<'_> {
             if requests.is_empty() {
                 return;
             }
-            let now = self.now();
-            let classes: Vec<String> = requests
-                .iter()
-                .map(|request| {
-                    let (interface, handle) = request.place();
-                    self.enforcement.class_name(interface, handle)
-                })
-                .collect();
-            let failed = self.enforcement.apply(&requests);
-            for (place, (request, before)) in requests.iter().zip(classes).enumerate() {
-                if failed.iter().all(|(other, _)| *other != place) {
-                    self.log_class(request, before);
-                }
-            }
-            for (place, error) in failed {
-                self.count_error(0, 1);
-                self.say(Level::Error, &format!("traffic control refused: {error}"));
-                let (interface, handle) = requests[place].place();
-                self.machine.control_failed(now, interface, handle, error.value);
+            if !self.control(&requests) {
+                self.check_disciplines();
             }
         }
+    }
+
+    /// False where traffic control has refused any of them.
+    pub(super) fn control(&mut self, requests: &[ControlRequest]) -> bool {
+        let now = self.now();
+        let classes: Vec<String> = requests
+            .iter()
+            .map(|request| {
+                let (interface, handle) = request.place();
+                self.enforcement.class_name(interface, handle)
+            })
+            .collect();
+        let failed = self.enforcement.apply(requests);
+        for (place, (request, before)) in requests.iter().zip(classes).enumerate() {
+            if failed.iter().all(|(other, _)| *other != place) {
+                self.log_class(request, before);
+            }
+        }
+        let done = failed.is_empty();
+        for (place, error) in failed {
+            self.count_error(0, 1);
+            let (interface, handle) = requests[place].place();
+            let name = self.name_of(interface);
+            self.say(Level::Error, &format!("{name}: traffic control refused: {error}"));
+            self.machine.control_failed(now, interface, handle, error.value);
+        }
+        done
     }
 
     /// Counts a dropped packet; the first for each reason that is counted by itself is logged.

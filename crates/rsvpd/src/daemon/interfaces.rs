@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
-use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
+use ontempo_reservation::machine::{ControlRequest, ErrorTerms, InterfaceConfig, InterfaceId};
 
 use super::state::{Daemon, time_of_day};
 use crate::config::{self, Config};
@@ -23,14 +23,19 @@ impl Daemon<'_> {
         if let Err(what) = self.end_others() {
             self.say(Level::Error, &what);
         }
+        self.say_unused(|_| true);
+        Ok(())
+    }
+
+    /// Tells which of the interfaces that are named are not there.
+    pub(super) fn say_unused(&mut self, of: impl Fn(&str) -> bool) {
         let names = self.config.interfaces.keys();
-        let unused = names.filter(|name| !self.interfaces.contains_key(*name));
+        let unused = names.filter(|name| !self.interfaces.contains_key(*name) && of(name));
         let unused: Vec<String> = unused.cloned().collect();
         for name in unused {
             let line = format!("{name}: not used until it is up and has an address");
             self.say(Level::Warning, &line);
         }
-        Ok(())
     }
 
     fn kernel_interfaces(&mut self) -> Result<BTreeMap<String, Interface>, DaemonError> {
@@ -143,7 +148,53 @@ impl Daemon<'_> {
         self.machine.add_interface(id, config);
         self.interfaces.insert(name.to_owned(), new.clone());
         self.say(Level::Notice, &format!("{name}: has RSVP"));
+        self.ask_neighbours_of(id);
         Ok(())
+    }
+
+    /// Sets up traffic control again where another program has removed or replaced the daemon's: the kernel
+    /// tells nobody, and what is reserved would be promised and not kept.
+    pub(super) fn check_disciplines(&mut self) {
+        let Ok(kinds) = self.machine.routes_mut().disciplines() else { return };
+        let lost = self.interfaces.iter().filter_map(|(name, one)| {
+            let id = InterfaceId(one.index);
+            let kind = kinds.get(&one.index).filter(|kind| *kind != "htb")?;
+            self.enforcement.is_on(id).then(|| (name.clone(), id, kind.clone()))
+        });
+        for (name, id, kind) in lost.collect::<Vec<_>>() {
+            let line = format!(
+                "{name}: another program has removed the daemon's queue discipline: {kind} is there now"
+            );
+            self.say(Level::Error, &line);
+            self.enforcement.forget(id);
+            match self.enforce_again(&name, id) {
+                Ok(count) => {
+                    let line = format!("{name}: set up again, with {count} reservations");
+                    self.say(Level::Notice, &line);
+                }
+                Err(what) => {
+                    let line =
+                        format!("{what}; then reload the daemon; until then {name} has no RSVP");
+                    self.say(Level::Error, &line);
+                    let now = self.now();
+                    self.interfaces.remove(&name);
+                    self.machine.remove_interface(now, id);
+                }
+            }
+        }
+    }
+
+    /// Its reservations stay; their number.
+    fn enforce_again(&mut self, name: &str, id: InterfaceId) -> Result<usize, String> {
+        let Some(known) = self.interfaces.get(name) else { return Ok(0) };
+        let Some(config) = self.config.interfaces.get(name) else { return Ok(0) };
+        let device = config.device(name, Bytes::new(u64::from(known.mtu)), known.layer)?;
+        self.enforcement.attach(id, device)?;
+        let reserved = self.machine.enforced(id);
+        let requests: Vec<_> =
+            reserved.map(|(handle, one)| ControlRequest::Add(id, handle, one.clone())).collect();
+        self.control(&requests);
+        Ok(requests.len())
     }
 
     /// Removes the classes taken over that were not refreshed in time.

@@ -12,8 +12,8 @@ use crate::log::Level;
 
 /// Neighbours are looked at so often, at most.
 const LOOK: Duration = Duration::from_secs(1);
-/// Questions to the neighbours after a restart, or after an application has asked again, and the time
-/// between two.
+/// Questions to the neighbours after a restart, after an application has asked again, or after an
+/// interface was away, and the time between two.
 const QUESTIONS: u32 = 4;
 const ASKING: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,7 +26,8 @@ pub(super) struct Observed {
     next: Time,
     /// At this at the latest.
     look_at: Time,
-    /// Neighbours before a restart, how many questions they get still, when the last was, and the next.
+    /// Neighbours before a restart and those of interfaces that were away, how many questions they get
+    /// still, when the last was, and the next.
     recalled: Vec<(InterfaceId, IpAddr)>,
     questions: u32,
     asked: Time,
@@ -109,6 +110,8 @@ impl Daemon<'_> {
             return;
         }
         self.look(now);
+        self.check_disciplines();
+        self.settle();
     }
 
     /// Looks at once, so that the next daemon knows the neighbours that were heard last.
@@ -161,17 +164,43 @@ impl Daemon<'_> {
         if neighbours.is_empty() {
             return;
         }
+        self.ask_for_state(neighbours);
+    }
+
+    /// Asks the neighbours of an interface that was away: what they reserve by it has ended here and not at
+    /// them, who would tell it with their next refreshes only.
+    pub(super) fn ask_neighbours_of(&mut self, returned: InterfaceId) {
+        let (now, machine) = (self.now(), self.config.machine());
+        let silence = machine.lifetime(machine.refresh);
+        let neighbours: Vec<_> = self
+            .machine
+            .neighbours()
+            .filter(|(by, _, at)| *by == returned && now.since(*at) < silence)
+            .map(|(by, address, _)| (by, address))
+            .collect();
+        if !neighbours.is_empty() {
+            self.ask_for_state(neighbours);
+        }
+    }
+
+    fn ask_for_state(&mut self, neighbours: Vec<(InterfaceId, IpAddr)>) {
         self.say(Level::Notice, &format!("asks {} neighbours for their state", neighbours.len()));
         let now = self.now();
         // As long as the classes of before: an application may ask again late.
         let machine = self.config.machine();
         self.machine.recover(now + machine.lifetime(machine.refresh));
-        self.observed.recalled = neighbours;
+        // Not those of interfaces that are no more, nor any twice.
+        let interfaces = &self.interfaces;
+        self.observed.recalled.retain(|known| {
+            let is_there = interfaces.values().any(|one| one.index == known.0.0);
+            is_there && !neighbours.contains(known)
+        });
+        self.observed.recalled.extend(neighbours);
         self.ask_again(now);
     }
 
-    /// Asks the neighbours of before a restart, now and some times more: an application that sends has
-    /// come back, whose reservation could not be taken before its PATH was here.
+    /// Asks the recalled neighbours, now and some times more: an application that sends has come back,
+    /// whose reservation could not be taken before its PATH was here.
     pub(super) fn ask_again(&mut self, now: Time) {
         if self.machine.recovers(now) {
             self.observed.questions = QUESTIONS;

@@ -44,6 +44,8 @@ impl Daemon<'_> {
         if let Err(error) = self.update_interfaces() {
             self.say(Level::Error, &error.to_string());
         }
+        self.say_unused(|name| !old.interfaces.contains_key(name));
+        self.check_disciplines();
         let now = self.now();
         self.machine.routes_changed(now);
         self.settle();

@@ -4,7 +4,7 @@ use ontempo_reservation::local::{
     Answer, Census, EnforcedStatus, InterfaceStatus, Notice, ProtocolStatus, Question, Reply,
     Request, Room, Status, question,
 };
-use ontempo_reservation::machine::{Event, InterfaceId, check_flows};
+use ontempo_reservation::machine::{Event, InterfaceId, check_flows, is_of_host};
 use rustix::event::PollFlags;
 
 use super::owners::{Held, Wanted, leave};
@@ -114,6 +114,9 @@ impl Daemon<'_> {
             // The kernel's routes of a group are not read, so that no PATH would go anywhere.
             Request::Send { session, .. } if session.destination.is_multicast() => {
                 return refused(GROUP);
+            }
+            Request::Send { session, .. } if !is_of_host(session.destination) => {
+                return refused("the destination is no host's address");
             }
             Request::Send { session, sender, traffic } => {
                 if is_other(self.owners.senders.get(&(session, sender))) {
@@ -329,7 +332,7 @@ mod tests {
         fs::create_dir_all(&folder).expect("a folder");
         let (socket, config) = (folder.join("socket"), folder.join("rsvpd.toml"));
         let text = format!(
-            "socket = {socket:?}\n[limits]\nall-flows = 64\n[interfaces.lo]\nrate = \"1 Mbit/s\"\n\
+            "socket = {socket:?}\n[limits]\nall-flows = 64\n[interfaces.l0]\nrate = \"1 Mbit/s\"\n\
              enforce = false\n"
         );
         fs::write(&config, text).expect("a configuration");
@@ -340,7 +343,7 @@ mod tests {
         // An address of none of this machine's interfaces: nothing is sent.
         let layer = LinkLayer::of(LinkLayerType::Loopback, None);
         let lo = Interface { index: 1, mtu: 1_500, up: true, layer, addresses: vec![HERE.into()] };
-        daemon.set_up("lo", &lo).expect("it enforces nothing");
+        daemon.set_up("l0", &lo).expect("it enforces nothing");
         for path in [&folder, &socket] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).expect("its owner may");
         }
@@ -359,6 +362,11 @@ mod tests {
         let send = Request::Send { session: group, sender, traffic };
         let answer = daemon.carry_out(first, send);
         assert!(matches!(answer, Answer::Refused(reason) if reason == GROUP));
+        for nowhere in [[0, 0, 0, 0], [255, 255, 255, 255]] {
+            let session = Session { destination: nowhere.into(), ..group };
+            let answer = daemon.carry_out(first, Request::Send { session, sender, traffic });
+            assert!(matches!(answer, Answer::Refused(reason) if reason.contains("no host's")));
+        }
         let mut ask = |id, ports: &[u16]| match daemon.carry_out(id, reserve(ports)) {
             Answer::Refused(reason) => reason,
             answer => format!("{answer:?}"),
