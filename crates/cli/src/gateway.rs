@@ -257,7 +257,9 @@ fn listen_for_gateway(
     };
     let at = At { listen: listen.clone(), over, identity: identity.clone(), admission };
     let listener = MessageListener::bind(&at, options)?;
-    listener.log_address(relay.log(None), "ontempo gateway --listen ... --to", *qr)?;
+    let udp = if arguments.udp { "--udp " } else { "" };
+    let line = format!("ontempo gateway {udp}--listen ... --to");
+    listener.log_address(relay.log(None), &line, *qr)?;
     Ok(listener)
 }
 
@@ -348,7 +350,12 @@ fn near_server(
                 relay.begin(remote, move || match idle {
                     Some(idle) => Ok((Flow::to(server, idle)?, far)),
                     None => {
-                        let tcp = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?;
+                        // The other gateway, which is named beside it, has refused nothing.
+                        let tcp = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT).map_err(
+                            |error| {
+                                io::Error::new(error.kind(), format!("--server {server}: {error}"))
+                            },
+                        )?;
                         tcp.set_nodelay(true)?;
                         Ok((Near::Stream(Arc::new(tcp)), far))
                     }

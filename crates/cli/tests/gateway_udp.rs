@@ -46,6 +46,27 @@ impl Gateway {
     }
 }
 
+#[test]
+fn the_line_to_paste_is_of_a_gateway_for_datagrams_and_examples_of_the_help_can_be_pasted() {
+    let place = Place::new("gateway-udp-line", "");
+    let words = ["gateway", "--udp", "--listen", "127.0.0.1:0", "--server", "127.0.0.1:9"];
+    let mut command = place.command(&words);
+    let mut child = Killed(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut lines = BufReader::new(child.0.stdout.take().expect("its output")).lines();
+    let line = lines.nth(1).expect("a second line").expect("text");
+    assert!(line.starts_with("ontempo gateway --udp --listen ... --to ontempo://"), "{line}");
+    let help = place.run(&["gateway", "--help"]).succeeds().out.clone();
+    let examples: Vec<&str> =
+        help.lines().filter(|line| line.contains("ontempo gateway ")).collect();
+    assert!(examples.len() > 1, "{help}");
+    for example in examples {
+        // Over QUIC a gateway is verified.
+        let over_quic = example.contains("--to ") && !example.contains("--over tcp");
+        assert!(!over_quic || example.contains("--to ontempo://"), "{example}");
+        assert!(!example.contains("--anyone"), "a gateway for everybody: {example}");
+    }
+}
+
 /// A server that returns each datagram with its sender's port before it; its address.
 fn server() -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");

@@ -147,7 +147,7 @@ struct Written {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "true, false or a list of parameters is needed")]
 enum Coerced {
     All(bool),
     These(Vec<String>),
@@ -296,5 +296,6 @@ mod tests {
             error("coerced = ['speed']").contains("`speed` is no parameter; there are min_rate")
         );
         assert!(error("coerced = ['loss']").contains("loss is not asked for"));
+        assert!(error("coerced = 'all'").contains("true, false or a list of parameters"));
     }
 }

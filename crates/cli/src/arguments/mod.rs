@@ -313,13 +313,16 @@ Examples:
 The gateway near the clients is started with --to, the one near the server with --server. Both request \
 --spec for the directions of --direction; without --spec they request nothing.
 
-Between the gateways is TCP: neither encrypted nor authenticated. A gateway relays for everybody who \
-reaches its address, and therefore listens at an address other than a loopback only with --anyone.
+Between the gateways is QUIC, encrypted: the gateway near the server prints the line that the other one is \
+started with, and admits only those with its token. With --over tcp nothing is encrypted or authenticated: \
+whoever reaches the gateway near the server reaches the server, and it listens at an address other than a \
+loopback only with --anyone; so does a gateway near the client, in either case.
 
 Examples:
-  ontempo gateway --listen 127.0.0.1:8080 --to far.example:7070               # near the client
-  ontempo gateway --listen 10.0.0.2:7070 --anyone --server 127.0.0.1:80       # near the server
-  ontempo gateway --listen 10.0.0.2:7070 --anyone --server 127.0.0.1:80 --spec images.toml --direction receive")]
+  ontempo gateway --listen 10.0.0.2:7070 --server 127.0.0.1:80                # near the server
+  ontempo gateway --listen 127.0.0.1:8080 --to ontempo://10.0.0.2:7070/FINGERPRINT#TOKEN    # near the client
+  ontempo gateway --listen 10.0.0.2:7070 --server 127.0.0.1:80 --spec images.toml --direction receive
+  ontempo gateway --listen 127.0.0.1:8080 --to 10.0.0.2:7070 --over tcp       # over a tunnel, say")]
     Gateway(Gateway),
     /// List the link profiles (LTE, satellite, Wi-Fi, …), show one, or write what it generates
     #[command(after_help = "\

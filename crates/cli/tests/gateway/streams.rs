@@ -76,6 +76,21 @@ fn over_quic_the_printed_line_carries_whole_streams_both_ways() {
 }
 
 #[test]
+fn of_a_server_that_is_not_there_the_address_is_named() {
+    let _beside = few_handshakes();
+    let place = Place::new("gateway-noserver", "");
+    // Taken and given back: nobody listens there.
+    let server = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port");
+    let server = server.to_string();
+    let near_server = Gateway::start(&place, 1_024, &["--server", &server]);
+    let near_client = Gateway::start(&place, 1_024, &["--to", &near_server.url]);
+    let mut client = TcpStream::connect(&near_client.local).expect("the gateway is there");
+    let _ = client.read(&mut [0]);
+    let [_, err] = near_server.end();
+    assert!(err.contains(&format!("--server {server}: ")), "{err}");
+}
+
+#[test]
 fn tokens_and_fingerprints_are_given_as_between_send_and_receive() {
     let _beside = few_handshakes();
     let place = Place::new("gateway-tokens", "");
