@@ -415,12 +415,14 @@ fn rank(priority: u8, stream: Option<StreamId>) -> i32 {
     i32::from(priority) * RANKED as i32 + among_equals as i32
 }
 
-/// Takes the next units, as many as share a stream.
+/// Takes the next units, as many as share a stream: none of a higher priority than the first, whose
+/// priority the stream has.
 fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeque<Bytes>) {
     let mut units = Vec::new();
     let mut chunks = VecDeque::new();
     let mut small = BytesMut::new();
     let mut header_bytes = Vec::new();
+    let first = flow.head().map(|(_, priority)| priority);
     loop {
         let Some((header, data)) = flow.pop(Some(stream)) else { break };
         units.push(header.id);
@@ -436,7 +438,12 @@ fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeq
         // The next one's header is assumed to be as long as this one's.
         let used = small.len() + header_bytes.len();
         let fits = |size: u64| used as u64 + size <= most.get();
-        if units.len() >= MAX_IN_BATCH || !flow.has_credit() || !flow.head_size().is_some_and(fits)
+        // The rest of a begun frame goes before a frame of a higher priority, which does not wait with it.
+        let is_higher = flow.head().map(|(_, priority)| priority) > first;
+        if is_higher
+            || units.len() >= MAX_IN_BATCH
+            || !flow.has_credit()
+            || !flow.head_size().is_some_and(fits)
         {
             break;
         }
@@ -522,6 +529,33 @@ mod tests {
 
     fn stream(index: u64) -> StreamId {
         StreamId::new(noq_proto::Side::Client, Dir::Uni, index)
+    }
+
+    #[test]
+    fn a_unit_shares_no_stream_of_a_lower_priority() {
+        let config = Configuration::default();
+        let peer = config.limits;
+        let of_flow = FlowConfig { reliability: Reliability::Deadline, ..FlowConfig::default() };
+        let mut flow = SendFlow::new(0, of_flow, peer.units, peer.bytes);
+        let push = |flow: &mut SendFlow, priority, continues| {
+            let unit = Outgoing {
+                data: vec![7; 200].into(),
+                priority,
+                continues,
+                deadline: Some(Time::NEVER),
+                ..Outgoing::default()
+            };
+            flow.push(Time::ZERO, unit, &peer, &config).expect("room")
+        };
+        let disposable = push(&mut flow, 3, None);
+        let (units, _) = batch(&mut flow, stream(0), config.batch);
+        assert_eq!(units, [disposable]);
+        // The rest of what has begun goes first, and what depends on none of it goes on its own.
+        let rest = push(&mut flow, 3, Some(disposable));
+        let picture = push(&mut flow, 4, None);
+        let less = push(&mut flow, 3, None);
+        assert_eq!(batch(&mut flow, stream(1), config.batch).0, [rest]);
+        assert_eq!(batch(&mut flow, stream(2), config.batch).0, [picture, less]);
     }
 
     proptest! {
