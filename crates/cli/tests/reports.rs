@@ -4,11 +4,10 @@
 mod common;
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{Killed, Place, Ran, files, wait_until};
+use common::{Killed, Place, Ran, files, free_port, wait_until};
 use ontempo_testing::{record_skip, require_programs, require_root};
 use serde_json::{Value, json};
 
@@ -223,9 +222,7 @@ fn what_another_user_has_named_a_socket_does_not_command_roots_terminal() {
 /// of the sender's report while they run.
 fn flow(place: &Place) -> [Killed; 2] {
     fs::create_dir_all(place.path("reports")).expect("a folder");
-    // One that no TCP socket has, where others may have it for UDP.
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let at = free.expect("a port").to_string();
+    let at = format!("127.0.0.1:{}", free_port());
     let start = |words: &[&str]| {
         let mut command = place.command(&[&["netvideo"], words].concat());
         command.env("ONTEMPO_QOS_FOLDER", place.path("reports"));

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -222,10 +222,15 @@ pub(crate) fn interrupt(child: &Child) {
     assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
 }
 
-/// A port of loopback that was free a moment ago.
+/// A port of loopback that was free a moment ago, for UDP and TCP.
 pub(crate) fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("its address").port()
+    loop {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let address = socket.local_addr().expect("its address");
+        if TcpListener::bind(address).is_ok() {
+            return address.port();
+        }
+    }
 }
 
 /// A child that is killed when the test ends, however it ends.
