@@ -3,7 +3,13 @@
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
-use ontempo_simulator::{Control, Simulation};
+use ontempo_simulator::{Control, Results, Simulation};
+
+fn results_of(text: &str) -> Results {
+    let scenario = ontempo_scenario::parse(text, "s.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    simulation.run(&Control::default()).expect("nobody cancels it")
+}
 
 /// Of a constant bit rate of 100 units a second: units and late ones by start-up delay.
 fn run(transport: &str, bottleneck: &str, more: &str) -> Vec<(u64, u64)> {
@@ -15,9 +21,7 @@ fn run(transport: &str, bottleneck: &str, more: &str) -> Vec<(u64, u64)> {
          transport = {{ kind = \"{transport}\" }}\n\
          playout = [\"100 ms\", \"1 s\", \"5 s\", \"9 s\"]\n{more}"
     );
-    let scenario = ontempo_scenario::parse(&text, "playout.toml").expect("it is valid");
-    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
-    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let results = results_of(&text);
     let batch = &results.table("playout").expect("playout").batch;
     let counts = |column: &str| batch[column].as_primitive::<UInt64Type>().values().to_vec();
     counts("units").into_iter().zip(counts("late")).collect()
@@ -64,9 +68,7 @@ fn messages_of_a_spaced_flow_count_from_when_they_are_given_to_it() {
         messages = true
         intervals = "1 s"
     "#;
-    let scenario = ontempo_scenario::parse(text, "spaced.toml").expect("it is valid");
-    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
-    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let results = results_of(text);
     let intervals = &results.table("intervals").expect("intervals").batch;
     let counts = |column: &str| intervals[column].as_primitive::<UInt64Type>().values().to_vec();
     assert_eq!(counts("sent_messages"), [100; 10]);
@@ -77,7 +79,7 @@ fn messages_of_a_spaced_flow_count_from_when_they_are_given_to_it() {
     assert!((4.9..5.1).contains(last), "{last}");
 }
 
-/// What still waits at the end is told apart from what has left.
+/// What still waits at the end is not taken for what has left.
 #[test]
 fn a_packet_that_waits_at_the_end_has_not_started() {
     let text = r#"
@@ -92,9 +94,7 @@ fn a_packet_that_waits_at_the_end_has_not_started() {
         [measure]
         packets = ["bottleneck"]
     "#;
-    let scenario = ontempo_scenario::parse(text, "waiting.toml").expect("it is valid");
-    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
-    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let results = results_of(text);
     let packets = &results.table("packets").expect("packets").batch;
     let started = packets["started_s"].as_primitive::<Float64Type>();
     assert!(started.iter().flatten().all(|started| started <= 3.0));

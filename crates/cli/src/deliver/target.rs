@@ -23,7 +23,7 @@ use crate::signals::is_stopped;
 /// Mode of a new file, before the umask.
 const NEW_FILE: u32 = 0o666;
 
-/// A file that cannot be made is told now, and not when a sender comes.
+/// A file that cannot be made is an error now, and not when a sender comes.
 pub(super) fn check_file(path: &Path, overwrite: bool) -> Result<(), Failure> {
     let named = format!("--to {}", path.display());
     let place = Output::at(path, !overwrite).map_err(|error| output_failure(&named, &error))?;

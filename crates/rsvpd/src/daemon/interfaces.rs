@@ -153,7 +153,7 @@ impl Daemon<'_> {
     }
 
     /// Sets up traffic control again where another program has removed or replaced the daemon's: the kernel
-    /// tells nobody, and what is reserved would be promised and not kept.
+    /// notifies nobody, and what is reserved would be promised and not kept.
     pub(super) fn check_disciplines(&mut self) {
         let Ok(kinds) = self.machine.routes_mut().disciplines() else { return };
         let lost = self.interfaces.iter().filter_map(|(name, one)| {

@@ -335,7 +335,7 @@ impl Sending {
             let has_deadlines = flow.config.reliability == Reliability::Deadline;
             let rank = rank(priority, has_deadlines.then_some(stream));
             let _ = stack.send_stream(stream).set_priority(rank);
-            let (units, chunks) = batch(flow, stream, config.batch);
+            let (units, chunks) = batch(flow, (stream, priority), config.batch);
             self.streams.insert(stream, (number, units));
             flow.writing.push(Writing { stream, chunks, priority });
             begun = true;
@@ -415,14 +415,16 @@ fn rank(priority: u8, stream: Option<StreamId>) -> i32 {
     i32::from(priority) * RANKED as i32 + among_equals as i32
 }
 
-/// Takes the next units, as many as share a stream: none of a higher priority than the first, whose
-/// priority the stream has.
-fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeque<Bytes>) {
+/// Takes the next units, as many as share a stream of this priority: none of a higher one.
+fn batch(
+    flow: &mut SendFlow,
+    (stream, priority): (StreamId, u8),
+    most: Size,
+) -> (Vec<u64>, VecDeque<Bytes>) {
     let mut units = Vec::new();
     let mut chunks = VecDeque::new();
     let mut small = BytesMut::new();
     let mut header_bytes = Vec::new();
-    let first = flow.head().map(|(_, priority)| priority);
     loop {
         let Some((header, data)) = flow.pop(Some(stream)) else { break };
         units.push(header.id);
@@ -439,7 +441,7 @@ fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeq
         let used = small.len() + header_bytes.len();
         let fits = |size: u64| used as u64 + size <= most.get();
         // The rest of a begun frame goes before a frame of a higher priority, which does not wait with it.
-        let is_higher = flow.head().map(|(_, priority)| priority) > first;
+        let is_higher = flow.head().is_some_and(|(_, next)| next > priority);
         if is_higher
             || units.len() >= MAX_IN_BATCH
             || !flow.has_credit()
@@ -548,14 +550,14 @@ mod tests {
             flow.push(Time::ZERO, unit, &peer, &config).expect("room")
         };
         let disposable = push(&mut flow, 3, None);
-        let (units, _) = batch(&mut flow, stream(0), config.batch);
+        let (units, _) = batch(&mut flow, (stream(0), 3), config.batch);
         assert_eq!(units, [disposable]);
         // The rest of what has begun goes first, and what depends on none of it goes on its own.
         let rest = push(&mut flow, 3, Some(disposable));
         let picture = push(&mut flow, 4, None);
         let less = push(&mut flow, 3, None);
-        assert_eq!(batch(&mut flow, stream(1), config.batch).0, [rest]);
-        assert_eq!(batch(&mut flow, stream(2), config.batch).0, [picture, less]);
+        assert_eq!(batch(&mut flow, (stream(1), 3), config.batch).0, [rest]);
+        assert_eq!(batch(&mut flow, (stream(2), 4), config.batch).0, [picture, less]);
     }
 
     proptest! {
