@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendFlags};
 
 use super::sys;
 
@@ -62,19 +62,36 @@ pub(super) fn wait_readable(socket: impl AsFd, until: Instant) -> io::Result<()>
     }
 }
 
+/// Reads what has arrived, without waiting.
+fn receive_now(stream: &TcpStream, room: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(stream, room, RecvFlags::DONTWAIT).map(|(got, _)| got)
+}
+
+/// What `receive`, which does not wait, has received by `until`. What is there already takes no second system call.
+///
+/// # Errors
+/// [`WouldBlock`](io::ErrorKind::WouldBlock) at that time, or the system's error.
+fn received(
+    stream: &TcpStream,
+    until: Instant,
+    mut receive: impl FnMut() -> Result<usize, Errno>,
+) -> io::Result<usize> {
+    while Instant::now() < until {
+        match receive() {
+            Err(Errno::AGAIN) => wait_readable(stream, until)?,
+            got => return got.map_err(io::Error::from),
+        }
+    }
+    Err(io::ErrorKind::WouldBlock.into())
+}
+
 impl Channel for TcpStream {
     #[inline]
     fn receive(&self, room: &mut [u8], waiting: Waiting) -> io::Result<usize> {
         match waiting {
             Waiting::AsSet => (&*self).read(room),
-            Waiting::Until(until) => {
-                wait_readable(self, until)?;
-                (&*self).read(room)
-            }
-            Waiting::Never => {
-                let got = rustix::net::recv(self, room, RecvFlags::DONTWAIT);
-                got.map(|(got, _)| got).map_err(io::Error::from)
-            }
+            Waiting::Until(until) => received(self, until, || receive_now(self, room)),
+            Waiting::Never => receive_now(self, room).map_err(io::Error::from),
         }
     }
 
@@ -84,10 +101,11 @@ impl Channel for TcpStream {
         places: &mut [IoSliceMut<'_>],
         waiting: Waiting,
     ) -> io::Result<usize> {
-        if let Waiting::Until(until) = waiting {
-            wait_readable(self, until)?;
-        }
-        (&*self).read_vectored(places)
+        let Waiting::Until(until) = waiting else { return (&*self).read_vectored(places) };
+        received(self, until, || {
+            let mut none = RecvAncillaryBuffer::default();
+            rustix::net::recvmsg(self, places, &mut none, RecvFlags::DONTWAIT).map(|got| got.bytes)
+        })
     }
 
     #[inline]

@@ -13,6 +13,7 @@ use super::recovery::{ACKNOWLEDGED_EACH, Phase, Recovery, Taken};
 use super::tcp::{Counts, Reader, Writer, damaged, too_long};
 use super::wire::{Counted, Header, Kind};
 use ontempo_transport::quic::span;
+use ontempo_udp::Deadline;
 
 #[derive(Debug)]
 pub(super) struct Connection<C> {
@@ -88,8 +89,8 @@ impl<C: Channel> Connection<C> {
 
     /// When a call that begins now ends.
     #[inline]
-    fn until(&self) -> Option<Instant> {
-        time(&self.read_timeout).map(|timeout| Instant::now() + timeout)
+    fn deadline(&self) -> Option<Deadline> {
+        time(&self.read_timeout).map(|timeout| Deadline::after(span(timeout)))
     }
 
     /// Sends a message.
@@ -257,12 +258,12 @@ impl<C: Channel> Connection<C> {
     ///
     /// # Errors
     /// `error`, if it is not that of a channel, or this connection cannot be made anew; otherwise why it
-    /// is not, or [`WouldBlock`](ErrorKind::WouldBlock) at `until`.
+    /// is not, or [`WouldBlock`](ErrorKind::WouldBlock) at the deadline.
     fn await_channel<'a>(
         &'a self,
         reader: MutexGuard<'a, Reader>,
         error: io::Error,
-        until: Option<Instant>,
+        deadline: Option<Deadline>,
     ) -> io::Result<MutexGuard<'a, Reader>> {
         let Some(recovery) = self.recovery.as_ref().filter(|_| is_break(&error)) else {
             return Err(error);
@@ -271,7 +272,7 @@ impl<C: Channel> Connection<C> {
         let epoch = recovery.epoch();
         drop(reader);
         self.lose(recovery, epoch, &error.to_string());
-        recovery.wait(until)?;
+        recovery.wait(deadline.map(Deadline::instant))?;
         Ok(lock(&self.reader))
     }
 
@@ -283,7 +284,7 @@ impl<C: Channel> Connection<C> {
     fn take<'a, T>(
         &'a self,
         mut reader: MutexGuard<'a, Reader>,
-        until: Option<Instant>,
+        deadline: Option<Deadline>,
         mut take: impl FnMut(&mut Reader) -> io::Result<T>,
     ) -> io::Result<(MutexGuard<'a, Reader>, Option<T>)> {
         loop {
@@ -306,7 +307,7 @@ impl<C: Channel> Connection<C> {
                     return Ok((reader, None));
                 }
                 Err(error) => {
-                    let waited = self.await_channel(reader, error, until);
+                    let waited = self.await_channel(reader, error, deadline);
                     reader = self.core.unless_failed(waited.is_err(), waited)?;
                 }
             }
@@ -320,11 +321,12 @@ impl<C: Channel> Connection<C> {
     /// system's error.
     #[inline]
     pub(super) fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
-        let until = self.until();
+        let deadline = self.deadline();
         let mut reader = lock(&self.reader);
-        reader.begin(until);
+        reader.begin(deadline);
         loop {
-            let taken = self.take(reader, until, |reader| reader.message(&self.channel, buffer))?;
+            let taken =
+                self.take(reader, deadline, |reader| reader.message(&self.channel, buffer))?;
             let Some((header, length)) = taken.1 else { return Ok(None) };
             reader = taken.0;
             self.on_taken(&mut reader);
@@ -341,11 +343,12 @@ impl<C: Channel> Connection<C> {
     /// # Errors
     /// If the peer violates the protocol, or the system's error.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let until = self.until();
+        let deadline = self.deadline();
         let mut reader = lock(&self.reader);
-        reader.begin(until);
+        reader.begin(deadline);
         while !buffer.is_empty() {
-            let taken = self.take(reader, until, |reader| reader.bytes(&self.channel, buffer))?;
+            let taken =
+                self.take(reader, deadline, |reader| reader.bytes(&self.channel, buffer))?;
             let Some((got, whole)) = taken.1 else { return Ok(0) };
             reader = taken.0;
             if let Some(header) = whole {

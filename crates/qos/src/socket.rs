@@ -1,6 +1,5 @@
 //! The UDP transport.
 
-use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_foundation::Duration;
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -26,7 +26,7 @@ use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
 use ontempo_transport::quic::span;
 use ontempo_udp::random;
-use ontempo_udp::{Dscp, any_for};
+use ontempo_udp::{Deadline, Dscp, any_for};
 
 /// Timeout of the first attempt; it doubles with each further one.
 const FIRST_WAIT: Wall = Wall::from_millis(200);
@@ -165,7 +165,7 @@ impl QosSocket {
         let inner = self.inner();
         let core = &inner.core;
         let timeout = inner.read_timeout.load(Relaxed);
-        let until = (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout));
+        let deadline = (timeout > 0).then(|| Deadline::after(Duration::from_nanos(timeout)));
         let mut reader = lock(&inner.reader);
         loop {
             let got = match reader.waiting.take() {
@@ -196,8 +196,9 @@ impl QosSocket {
             if core.is_closed() {
                 return core.unless_failed(true, Ok(None));
             }
-            if let Some(until) = until {
-                wait_readable(&inner.socket, until)?;
+            // The first wait had the socket's own timeout.
+            if let Some(deadline) = deadline {
+                wait_readable(&inner.socket, deadline.instant())?;
             }
         }
     }
@@ -278,11 +279,6 @@ fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupErr
     Err(refusal.map_or(SetupError::Silent, SetupError::Io))
 }
 
-thread_local! {
-    /// Header and short message, sent in one piece.
-    static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 /// Header and padding of a long message.
 const LONG_HEADER: usize = UDP_HEADER + UDP_PADDING;
 
@@ -325,12 +321,28 @@ impl Inner {
                 rustix::net::sendmsg(&self.socket, &pieces, &mut none, flags)
             });
         }
-        PIECE.with_borrow_mut(|piece| {
-            piece.clear();
-            piece.extend_from_slice(&header);
-            piece.extend_from_slice(data);
-            sent(|| rustix::net::send(&self.socket, piece, flags))
-        })
+        match data.len() {
+            ..=104 => self.send_piece::<128>(&header, data, flags),
+            105..=1_512 => self.send_piece::<1_536>(&header, data, flags),
+            _ => self.send_piece::<{ UDP_HEADER + UDP_SHORT }>(&header, data, flags),
+        }
+    }
+
+    /// Sends a header and a short message in one piece, made on the stack: neither a buffer of the socket,
+    /// which other threads may want, nor one of the thread costs as little.
+    #[inline]
+    fn send_piece<const ROOM: usize>(
+        &self,
+        header: &[u8; UDP_HEADER],
+        data: &[u8],
+        flags: SendFlags,
+    ) -> io::Result<()> {
+        let mut piece = [0; ROOM];
+        let whole = &mut piece[..UDP_HEADER + data.len()];
+        let (head, body) = whole.split_at_mut(UDP_HEADER);
+        head.copy_from_slice(header);
+        body.copy_from_slice(data);
+        sent(|| rustix::net::send(&self.socket, &*whole, flags))
     }
 
     /// Reads a datagram. Short ones are copied: that costs less than a scattered

@@ -2,7 +2,8 @@
 //! application.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::time::Instant;
+
+use ontempo_udp::Deadline;
 
 use super::channel::{Channel, Waiting};
 use super::core::{Control, Core};
@@ -199,7 +200,7 @@ pub(super) struct Reader {
     /// Size of the read-ahead, by the last message's length.
     ahead: usize,
     /// When the application's call ends.
-    until: Option<Instant>,
+    deadline: Option<Deadline>,
     /// Whether the call has read from the channel.
     has_read: bool,
     /// Bytes that a call which does not block may still read from the channel.
@@ -245,7 +246,7 @@ impl Reader {
             stash: Vec::new(),
             is_dropped: false,
             ahead: AHEAD,
-            until: None,
+            deadline: None,
             has_read: false,
             allowance: 0,
             is_shut: false,
@@ -253,10 +254,10 @@ impl Reader {
         }
     }
 
-    /// A call of the application begins, which ends at `until`, whatever arrives meanwhile.
+    /// A call of the application begins, which ends at the deadline, whatever arrives meanwhile.
     #[inline]
-    pub(super) fn begin(&mut self, until: Option<Instant>) {
-        (self.until, self.has_read) = (until, false);
+    pub(super) fn begin(&mut self, deadline: Option<Deadline>) {
+        (self.deadline, self.has_read) = (deadline, false);
     }
 
     /// A call begins that does not block and reads about `most` bytes, whatever a peer sends meanwhile:
@@ -270,7 +271,8 @@ impl Reader {
     #[inline]
     fn waiting(&mut self) -> Waiting {
         let has_read = std::mem::replace(&mut self.has_read, true);
-        self.until.filter(|_| has_read).map_or(Waiting::AsSet, Waiting::Until)
+        let deadline = self.deadline.filter(|_| has_read);
+        deadline.map_or(Waiting::AsSet, |deadline| Waiting::Until(deadline.instant()))
     }
 
     fn ahead(&self) -> &[u8] {

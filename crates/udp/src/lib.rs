@@ -34,7 +34,7 @@ mod wait;
 #[cfg(target_os = "linux")]
 pub use addressed::Addressed;
 pub use class::{Dscp, Ecn, UnknownDscp};
-pub use clock::Clock;
+pub use clock::{Clock, Deadline};
 pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics, Wake};
 pub use group::Steering;
 pub use protocol::{Datagram, Next, Protocol, Transmit};
