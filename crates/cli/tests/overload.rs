@@ -7,7 +7,7 @@ mod reserved;
 use std::time::{Duration, Instant};
 
 use ontempo_reservation::local::{Notice, Request};
-use reserved::overload::median;
+use reserved::overload::{Agreed, median};
 use reserved::{BOTTLENECK, Network, can_reserve, is_reserved, run, until};
 
 /// Twice the rate of the routers' link.
@@ -37,13 +37,14 @@ fn a_flow_at_exactly_its_agreed_rate_keeps_its_delay_beside_an_overload() {
         let clients = network.agreed();
         let flood = network.flood("h1", "h2", TWICE);
         std::thread::sleep(FILLING);
-        let (delays, sent) = network.delays_of_agreed(Duration::from_secs(18));
+        let Agreed { delays, sent, stalled } = network.send_agreed(Duration::from_secs(18));
         drop(flood);
         assert_eq!(delays.len(), sent, "a packet of the reserved flow was lost");
         let [first, last] = [&delays[..sent / 5], &delays[sent * 4 / 5..]].map(median);
         let most = delays.iter().copied().fold(0.0, f64::max);
         eprintln!(
-            "IPv6 {v6}: median {first:.2} ms at first, {last:.2} ms at last; most {most:.1} ms"
+            "IPv6 {v6}: median {first:.2} ms at first, {last:.2} ms at last; most {most:.1} ms; the sender \
+             stood still for {stalled:?}"
         );
         let [_, dropped] = counted(&network, "1:fff1");
         assert!(dropped > 500, "no overload: {dropped} packets dropped");
@@ -104,7 +105,7 @@ fn network_control_that_floods_leaves_neighbours_and_reservations_alone() {
     let flood = network.flood("h1", "h2", TWICE);
     std::thread::sleep(FILLING);
     let [before, _] = counted(&network, "1:fff1");
-    let (delays, sent) = network.delays_of_agreed(Duration::from_secs(5));
+    let Agreed { delays, sent, .. } = network.send_agreed(Duration::from_secs(5));
     let [after, _] = counted(&network, "1:fff1");
     let lost = network.exec(
         "r1",

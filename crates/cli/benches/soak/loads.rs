@@ -17,7 +17,7 @@ use ontempo_transport::{
 };
 
 use crate::measure::{Watch, Watching, holds, trim};
-use crate::reserved::overload::median;
+use crate::reserved::overload::{Agreed, median};
 use crate::reserved::{Network, can_reserve, traffic};
 
 pub(crate) const CONNECTIONS: usize = 4_000;
@@ -319,14 +319,15 @@ pub(crate) fn agreed(span: Duration) -> Vec<Watch> {
         let network = Network::running(if v6 { "agreedsix" } else { "agreedfour" }, v6);
         let clients = network.agreed();
         let flood = network.flood("h1", "h2", 3000);
-        let (delays, sent) = network.delays_of_agreed(AGREED.min(span / 2));
+        let Agreed { delays, sent, stalled } = network.send_agreed(AGREED.min(span / 2));
         drop(flood);
         let minutes: Vec<f64> = delays.chunks(60 * 80).map(median).collect();
         let most = delays.iter().copied().fold(0.0, f64::max);
         println!(
             "agreed, IPv6 {v6}: {} of {sent} packets came; median delay of each minute {minutes:.2?} ms, at \
-             most {most:.1}",
-            delays.len()
+             most {most:.1}; the sender stood still for {:.1} s",
+            delays.len(),
+            stalled.as_secs_f64()
         );
         let (first, last) = (minutes.first().copied(), minutes.last().copied());
         assert_eq!(delays.len(), sent, "a packet of the reserved flow was lost");

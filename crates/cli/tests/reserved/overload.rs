@@ -15,6 +15,20 @@ use super::{Network, is_reserved, until};
 const PACKETS: u32 = 80;
 const SIZE: u32 = 1332;
 
+/// Packets that its bucket holds: a busy machine sends some late, and then together.
+const BUCKET: u32 = 8;
+
+/// What came of a flow at exactly its agreed rate.
+pub(crate) struct Agreed {
+    /// Of each packet that came, ms.
+    pub(crate) delays: Vec<f64>,
+    /// Packets sent.
+    pub(crate) sent: usize,
+    /// How much of its time this machine did not let the sender run for longer than the bucket lasts. What it would
+    /// have sent meanwhile it does not make up for: that would exceed what is agreed.
+    pub(crate) stalled: Duration,
+}
+
 /// Best effort from one host to the other, until it is dropped.
 pub(crate) struct Flood {
     stop: Arc<AtomicBool>,
@@ -61,8 +75,7 @@ impl Network {
     /// The clients of both ends of a flow of [`PACKETS`] a second, after it is reserved.
     pub(crate) fn agreed(&self) -> (Client, Client) {
         let rate = (PACKETS * SIZE) as f32;
-        // A busy machine sends some late, and then together.
-        let burst = (8 * SIZE) as f32;
+        let burst = (BUCKET * SIZE) as f32;
         let traffic =
             TrafficSpec { rate, burst, peak: f32::INFINITY, smallest: SIZE, largest: SIZE };
         let (session, from) = (self.session(), self.sender());
@@ -78,9 +91,8 @@ impl Network {
         (sender, receiver)
     }
 
-    /// Sends that flow at exactly its rate; the delays in milliseconds of the packets that came, and
-    /// how many were sent. The first are left out: until the overload has filled its queue.
-    pub(crate) fn delays_of_agreed(&self, span: Duration) -> (Vec<f64>, usize) {
+    /// Sends that flow at exactly its rate, and never more at once than its bucket holds.
+    pub(crate) fn send_agreed(&self, span: Duration) -> Agreed {
         let (source, sink) = (self.socket_at("h1", 4000), self.socket_at("h2", 5004));
         let to = sink.local_addr().expect("it is bound");
         let headers = if self.v6 { 48 } else { 28 };
@@ -97,14 +109,21 @@ impl Network {
             delays
         });
         let mut payload = vec![0; (SIZE - headers) as usize];
+        let gap = Duration::from_secs(1) / PACKETS;
+        let mut stalled = Duration::ZERO;
         for number in 0..count {
-            let at = Duration::from_secs(1) / PACKETS * number;
+            let at = gap * number + stalled;
             std::thread::sleep(at.saturating_sub(begun.elapsed()));
+            let late = begun.elapsed().saturating_sub(at);
+            if late > gap * (BUCKET - 1) {
+                stalled += late;
+            }
             let now = begun.elapsed().as_nanos() as u64;
             payload[..8].copy_from_slice(&now.to_be_bytes());
             source.send_to(&payload, to).expect("it is sent");
         }
-        (receiving.join().expect("it counts"), count as usize)
+        let delays = receiving.join().expect("it counts");
+        Agreed { delays, sent: count as usize, stalled }
     }
 }
 
