@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
@@ -160,21 +161,19 @@ fn a_source_that_is_killed_and_started_again_goes_on_and_one_beside_it_is_refuse
     let place = Place::new("relay-again", SCENARIO);
     let relay = Relay::start(&place, &[]);
     let player = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    player.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("set");
+    player.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("set");
     let to = format!("udp://{}", player.local_addr().expect("an address"));
     let viewer = view(&place, &relay.viewers_url, &to, &[]);
     relay.await_viewers(1);
     // What each source sends is its own.
     let say = |pipe: &mut dyn Write, what: u8| pipe.write_all(&[what; 188 * 7]).expect("written");
     let hear = |wanted: u8, pipe: &mut dyn Write| {
-        let mut datagram = [0; 2_000];
-        loop {
-            say(pipe, wanted);
-            let length = player.recv(&mut datagram).expect("a datagram in time");
-            if datagram[..length].contains(&wanted) {
-                return;
-            }
-        }
+        let pipe = RefCell::new(pipe);
+        wait_until("media", || {
+            let mut datagram = [0; 2_000];
+            say(*pipe.borrow_mut(), wanted);
+            player.recv(&mut datagram).is_ok_and(|length| datagram[..length].contains(&wanted))
+        });
     };
     let live = ["--reliability", "deadline"];
     let mut first = send(&place, &relay.url, &live);

@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn who_has_nothing_to_send_is_asked_and_stays() {
         let (begun, quick) = (MS(0), MS(20));
-        assert_eq!(decided(begun, &[MS(9_100), MS(10_120)], quick), (Verdict::Stays, MS(225)));
+        assert_eq!(decided(begun, &[MS(9_100), MS(10_120)], quick), (Verdict::Stays, MS(125)));
         let answers: Vec<Duration> = (0..20).map(|n| MS(10_020 + n * 50)).collect();
         assert_eq!(decided(begun, &[&[MS(9_100)], &answers[..]].concat(), quick).0, Verdict::Stays);
     }
 
     #[test]
     fn what_was_on_its_way_when_the_other_came_is_no_answer() {
-        assert_eq!(decided(MS(0), &[MS(10_090)], MS(1)), (Verdict::Follows, MS(600)));
+        assert_eq!(decided(MS(0), &[MS(9_990), MS(10_090)], MS(1)), (Verdict::Follows, MS(600)));
     }
 
     #[test]

@@ -380,6 +380,6 @@ mod tests {
         let before = Report { late_units: 5, max_delay_s: 2.0, ..Report::default() };
         let now = Report { late_units: 6, ..before };
         let said = now.missed(&before, Duration::from_millis(200)).expect("one is late");
-        assert!(said.ends_with("1 units came late, the longest so far took 2000 ms"), "{said}");
+        assert!(said.ends_with("1 unit came late, the longest so far took 2000 ms"), "{said}");
     }
 }

@@ -271,7 +271,12 @@ impl<H: SenderHandler> Sender<H> {
         while let Some(mut current) = session.take() {
             let ended = self.send_all(&mut current);
             self.was_taken |= current.is_taken();
-            self.add_to_totals(&mut current);
+            if self.was_taken || self.options.reliability != Reliability::Full {
+                self.add_to_totals(&mut current);
+            } else {
+                // All of it is sent again, unless that was the end.
+                self.now = SendStatistics::default();
+            }
             match ended? {
                 Ended::Done => {
                     current.close("done");

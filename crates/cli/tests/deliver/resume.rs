@@ -289,7 +289,8 @@ fn a_receiver_that_is_interrupted_reports_all_that_it_has() {
         datagram[..8].copy_from_slice(&number.to_be_bytes());
         encoder.send_to(&datagram, ("127.0.0.1", source)).expect("sent");
     };
-    // Until it is connected and has reported, between two reports; then some more.
+    // One that is reported; then some more, between two reports.
+    next(&|document| document["event"] == "figures");
     say(0);
     take(&player);
     next(&|document| document["receiver"]["whole_datagrams"] == 1);
