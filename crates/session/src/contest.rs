@@ -103,7 +103,7 @@ mod tests {
             let held = at(now).since(at(held));
             let holder = Holder { silence, held, round_trip: Some(round_trip) };
             match contest.judge(at(now), holder) {
-                Verdict::Open { .. } => now = now + CONTEST_STEP,
+                Verdict::Open { .. } => now += CONTEST_STEP,
                 verdict => return (verdict, at(now).since(at(came))),
             }
         }
