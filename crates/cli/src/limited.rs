@@ -142,6 +142,12 @@ mod tests {
     }
 
     #[test]
+    fn one_line_is_singular() {
+        assert_eq!(super::not_shown(1, "refusals"), "1 more line about refusals was not shown");
+        assert_eq!(super::not_shown(2, "refusals"), "2 more lines about refusals were not shown");
+    }
+
+    #[test]
     fn sentences_say_how_many_were_not_shown_before_them() {
         let start = Instant::now();
         let mut limit = LineLimit::new(start, SENTENCES);
