@@ -474,6 +474,7 @@ impl<H: SenderHandler> PathSender<H> {
             return Ok(());
         }
         self.look_due = Instant::now() + Wall::from_nanos(STEP.as_nanos());
+        self.note_taken()?;
         for path in 0..self.dials.len() {
             // A path that refuses may be another host now: the others go on.
             let _ = self.dial(path);
@@ -483,7 +484,9 @@ impl<H: SenderHandler> PathSender<H> {
         self.sample();
         self.group.look(self.clock.now());
         while let Some(event) = self.group.poll_event() {
-            self.emit(SenderEvent::Path(event))?;
+            if !self.waits() {
+                self.emit(SenderEvent::Path(event))?;
+            }
         }
         if self.dials.iter().any(|dial| dial.session.is_some()) {
             self.there = Instant::now();

@@ -10,16 +10,39 @@ use crate::attempts::Attempts;
 use crate::connecting::{PLACE_PAUSE, PLACE_TIMEOUT};
 use crate::connection::Session;
 use crate::error::Error;
+use crate::paths::PathEvent;
 use crate::sender::{SenderEvent, SenderHandler};
 
 impl<H: SenderHandler> PathSender<H> {
+    /// Notes that a receiver takes the stream. What became of paths while it waited for that was not told.
+    pub(super) fn note_taken(&mut self) -> Result<(), Error> {
+        let mut sessions = self.dials.iter().filter_map(|dial| dial.session.as_ref());
+        if self.was_taken || !sessions.any(Session::is_taken) {
+            return Ok(());
+        }
+        let has_waited = self.waits();
+        self.was_taken = true;
+        if has_waited {
+            while self.group.poll_event().is_some() {}
+            for path in
+                (0..self.dials.len()).filter(|path| self.group.is_up(*path)).collect::<Vec<_>>()
+            {
+                self.emit(SenderEvent::Path(PathEvent::Up(path)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it waits for the place of another sender.
+    pub(super) fn waits(&self) -> bool {
+        !self.was_taken && self.occupied_at.is_some()
+    }
+
     /// Dials a path again whose connection has ended.
     ///
     /// # Errors
     /// The receiver has ended the stream.
     pub(super) fn check_closed(&mut self, path: usize) -> Result<(), Error> {
-        let sessions = self.dials.iter().filter_map(|dial| dial.session.as_ref());
-        self.was_taken |= sessions.into_iter().any(Session::is_taken);
         let dial = &self.dials[path];
         let Some(closed) = dial.session.as_ref().and_then(|session| session.connection.is_closed())
         else {
