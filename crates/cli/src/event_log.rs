@@ -11,9 +11,9 @@ use ontempo_qos::{Delivery, Direction, Event, Events};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::limited::{LineLimit, Share};
+use crate::limited::{LineLimit, Share, not_shown};
 use crate::monitor::reserved;
-use crate::output::{emit, write_stderr};
+use crate::output::{counted, emit, write_stderr};
 
 /// Writes events to standard output or standard error.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl EventLog {
     fn said_not_shown(self, lines: u64) -> String {
         match self.as_json {
             true => json!({ "event": "lines not shown", "lines": lines }).to_string(),
-            false => format!("{lines} more lines about connections were not shown"),
+            false => not_shown(lines, "connections"),
         }
     }
 
@@ -134,8 +134,8 @@ impl EventLog {
                 format!("; last delay {delay}, error at most {error}")
             });
         let text = format!(
-            "{} messages sent, {} delivered ({}), {} lost{last_delay}",
-            delivery.sent_messages,
+            "{} sent, {} delivered ({}), {} lost{last_delay}",
+            counted(delivery.sent_messages, "message"),
             delivery.messages,
             Bytes::new(delivery.bytes),
             delivery.lost_messages,

@@ -27,6 +27,7 @@ use crate::descriptors::raise_limit;
 use crate::event_log::{EventLog, direction_name};
 use crate::failure::Failure;
 use crate::limited::Sentences;
+use crate::output::counted;
 use crate::quality::{failed, options};
 use crate::signals::{stop_flag, unless_stopped};
 use crate::transports::{MessageListener, QuicPeer};
@@ -457,8 +458,8 @@ impl Relay {
             && flow.dropped() > 0
         {
             let count = flow.dropped();
-            let text =
-                format!("{count} datagrams dropped: longer than agreed, or too many at once");
+            let datagrams = counted(count, "datagram");
+            let text = format!("{datagrams} dropped: longer than agreed, or too many at once");
             let _ = log.write("dropped", json!({ "datagrams": count }), &text);
         }
         drop(both);

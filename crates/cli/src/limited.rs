@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::output::write_stderr;
+use crate::output::{counted, write_stderr};
 
 /// How many lines of a kind are written.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl LineLimit {
     /// were not shown before it, then itself; none if there are too many.
     pub(crate) fn lines(&mut self, now: Instant, what: &str, sentence: &str) -> Vec<String> {
         let count = self.not_shown(now);
-        let counted = count.map(|count| format!("{count} more lines about {what} were not shown"));
+        let counted = count.map(|count| not_shown(count, what));
         let own = self.allows(now).then(|| sentence.to_owned());
         counted.into_iter().chain(own).collect()
     }
@@ -85,6 +85,12 @@ impl LineLimit {
             self.filled = now;
         }
     }
+}
+
+/// The sentence for so many lines about `what`, such as `refusals`.
+pub(crate) fn not_shown(count: u64, what: &str) -> String {
+    let were = if count == 1 { "was" } else { "were" };
+    format!("{} about {what} {were} not shown", counted(count, "more line"))
 }
 
 /// Sentences of one kind on standard error, from any thread.
@@ -133,6 +139,12 @@ mod tests {
         assert!(limit.allows(end), "as before");
         limit.count(7);
         assert_eq!((limit.rest(), limit.rest()), (Some(7), None));
+    }
+
+    #[test]
+    fn one_line_is_singular() {
+        assert_eq!(super::not_shown(1, "refusals"), "1 more line about refusals was not shown");
+        assert_eq!(super::not_shown(2, "refusals"), "2 more lines about refusals were not shown");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::access::{admitted_text, presented_text, tell_of_anyone};
 use crate::address::{Greeting, answering, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
-use crate::limited::{LineLimit, SENTENCES, Share};
+use crate::limited::{LineLimit, SENTENCES, Share, not_shown};
 use crate::output::{emit, emit_json, table, write_stderr};
 use crate::plot::{Curve, two_curves};
 use crate::signals::stop_flag;
@@ -188,7 +188,7 @@ impl SessionLines {
             emit(&if self.as_json {
                 json!({ "event": "not-shown", "of": what, "count": count }).to_string()
             } else {
-                format!("{count} more lines about {what} are not shown")
+                not_shown(count, what)
             })?;
         }
         Ok(())

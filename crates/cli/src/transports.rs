@@ -17,7 +17,7 @@ use crate::arguments::{At, Credentials, Receiver, Transport};
 use crate::deliver;
 use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
-use crate::limited::{LineLimit, SENTENCES, Sentences};
+use crate::limited::{LineLimit, SENTENCES, Sentences, not_shown};
 use crate::output::write_stderr;
 use crate::quality::failed;
 
@@ -182,7 +182,7 @@ impl MessageListener {
             };
             let now = Instant::now();
             if let Some(count) = limit.not_shown(now) {
-                let text = format!("{count} more lines about refusals were not shown");
+                let text = not_shown(count, "refusals");
                 // A closed output is reported by the summary; below, too.
                 let _ = log.write("not-shown", json!({ "of": "refusals", "count": count }), &text);
             }

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 
@@ -151,5 +153,45 @@ fn a_receiver_of_a_file_ends_when_another_source_has_taken_the_stream_over() {
     drop(other);
     let _ = ran(second);
     drop(pipe);
+    interrupt(&relay.child.0);
+}
+
+#[test]
+fn a_source_that_is_killed_and_started_again_goes_on_and_one_beside_it_is_refused() {
+    let place = Place::new("relay-again", SCENARIO);
+    let relay = Relay::start(&place, &[]);
+    let player = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    player.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("set");
+    let to = format!("udp://{}", player.local_addr().expect("an address"));
+    let viewer = view(&place, &relay.viewers_url, &to, &[]);
+    relay.await_viewers(1);
+    // What each source sends is its own.
+    let say = |pipe: &mut dyn Write, what: u8| pipe.write_all(&[what; 188 * 7]).expect("written");
+    let hear = |wanted: u8, pipe: &mut dyn Write| {
+        let pipe = RefCell::new(pipe);
+        wait_until("media", || {
+            let mut datagram = [0; 2_000];
+            say(*pipe.borrow_mut(), wanted);
+            player.recv(&mut datagram).is_ok_and(|length| datagram[..length].contains(&wanted))
+        });
+    };
+    let live = ["--reliability", "deadline"];
+    let mut first = send(&place, &relay.url, &live);
+    let mut pipe = first.stdin.take().expect("a pipe");
+    hear(1, &mut pipe);
+    let beside = send(&place, &relay.url, &live);
+    let beside = ran(beside);
+    beside.fails(3, &["another source sends this stream", "waiting for up to 10 s"]);
+    assert_eq!(beside.err.matches("connected to").count(), 1, "{}", beside.err);
+    hear(1, &mut pipe);
+    first.kill().expect("killed");
+    first.wait().expect("it ends");
+    let mut second = send(&place, &relay.url, &live);
+    let mut pipe = second.stdin.take().expect("a pipe");
+    hear(2, &mut pipe);
+    drop(pipe);
+    ran(second).succeeds();
+    interrupt(&viewer);
+    ran(viewer).succeeds();
     interrupt(&relay.child.0);
 }

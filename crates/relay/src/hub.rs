@@ -9,6 +9,7 @@ use ontempo_session::message::{Label, Report};
 use ontempo_session::{RelayReport, StreamName};
 use ontempo_transport::{CloseReason, ConnectionId, FlowConfig};
 
+use crate::contest::Waiting;
 use crate::held::Account;
 use crate::inbox::{Inbox, Key, Message, Named, lock};
 use crate::options::RelayOptions;
@@ -42,6 +43,8 @@ pub(crate) struct Published {
     pub(crate) config: FlowConfig,
     pub(crate) stage: Stage,
     pub(crate) source: Option<From>,
+    /// Another source that waits for the place of this one; of several the first.
+    pub(crate) waiting: Option<Waiting>,
     /// The number above those of all units so far.
     pub(crate) next: u64,
     pub(crate) units: u64,
@@ -210,6 +213,7 @@ impl Hub {
             config: FlowConfig { label: String::new(), ..config.clone() },
             stage: Stage::Live,
             source: Some(source),
+            waiting: None,
             next: 0,
             units: 0,
             bytes: 0,
@@ -235,6 +239,9 @@ impl Hub {
         }
         if let Some(before) = stream.source.replace(From { base: stream.next, ..source }) {
             self.send(before.worker, Message::Retired(before.connection));
+        }
+        if let Some(waiting) = stream.waiting.take() {
+            self.send(waiting.worker, Message::Refused(waiting.connection));
         }
     }
 
@@ -266,6 +273,9 @@ impl Hub {
         }
         let until = report_limit(now, &stream.label, &stream.config);
         stream.stage = Stage::Ended { until, is_complete };
+        if let Some(waiting) = stream.waiting.take() {
+            self.send(waiting.worker, Message::Follow(waiting.connection));
+        }
         let message = Message::Ended(Arc::clone(&stream.key));
         self.send_all(state, &message);
         state.tell(RelayEvent::Ended(name.clone()));

@@ -50,6 +50,12 @@ pub(crate) enum Message {
     Removed(Key),
     /// Another connection has taken the place of this source.
     Retired(ConnectionId),
+    /// Another source waits for the place of one of this thread's.
+    Contested,
+    /// The source whose place this connection waits for is there.
+    Refused(ConnectionId),
+    /// The source whose place this connection waits for is gone.
+    Follow(ConnectionId),
     /// The last report for a source, if it has a flow of reports.
     Report(ConnectionId, Option<FlowId>, Box<str>),
     /// Say which viewer holds most.

@@ -11,6 +11,7 @@
 //! stream that it asks for; then the relay opens the flow of units, as a sender does. From there on
 //! the protocol is that of [`ontempo_session::message`].
 
+mod contest;
 mod driver;
 mod figures;
 mod held;

@@ -45,6 +45,9 @@ impl Relay {
             Message::Due(key) => self.count_last(&key.name),
             Message::Removed(key) => self.on_removed(now, endpoint, &key.name),
             Message::Retired(connection) => self.leave(now, connection),
+            Message::Contested => self.contests_due = now,
+            Message::Refused(connection) => self.refuse_waiting(now, endpoint, connection),
+            Message::Follow(connection) => self.following.push(connection),
             Message::Report(connection, reports, text) => {
                 self.on_last_report(now, endpoint, (connection, reports), &text);
             }

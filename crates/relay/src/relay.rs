@@ -11,6 +11,7 @@ use ontempo_session::paths::is_of_path;
 use ontempo_session::{StreamName, split_name, with_name};
 use ontempo_transport::{CloseReason, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId};
 
+use crate::contest::Claim;
 use crate::hub::Hub;
 use crate::inbox::Inbox;
 use crate::options::RelayOptions;
@@ -52,6 +53,8 @@ pub enum RelayEvent {
 pub(crate) enum Peer {
     /// It has not said yet what it wants.
     New { since: Time, may_publish: bool },
+    /// It waits for the place of a source that may be gone.
+    Waiting(Box<Claim>),
     /// It is the source of a stream.
     Source(Option<StreamName>),
     /// It views, or waits for a stream.
@@ -77,6 +80,10 @@ pub struct Relay {
     pub(crate) streams: BTreeMap<Option<StreamName>, Stream>,
     pub(crate) peers: BTreeMap<ConnectionId, Peer>,
     due: Time,
+    /// When sources whose place others wait for are looked at.
+    pub(crate) contests_due: Time,
+    /// Connections of which the source whose place they waited for is gone.
+    pub(crate) following: Vec<ConnectionId>,
     /// The stream whose viewers have the next turn.
     turn: usize,
     pub(crate) is_handling: bool,
@@ -106,6 +113,8 @@ impl Relay {
             streams: BTreeMap::new(),
             peers: BTreeMap::new(),
             due: Time::ZERO,
+            contests_due: Time::NEVER,
+            following: Vec::new(),
             turn: 0,
             is_handling: false,
         }
@@ -119,7 +128,8 @@ impl Relay {
 
     /// When to call [`work`](Self::work) at the latest: at once if another thread has sent something.
     pub fn next_timeout(&self) -> Time {
-        if self.inbox().has_any() { Time::ZERO } else { self.due }
+        let has_any = self.inbox().has_any() || !self.following.is_empty();
+        if has_any { Time::ZERO } else { self.due.min(self.contests_due) }
     }
 
     pub(crate) fn inbox(&self) -> &Inbox {
@@ -148,6 +158,8 @@ impl Relay {
             self.look(now, endpoint);
             self.report(now, endpoint);
         }
+        self.judge(now, endpoint);
+        self.follow(now, endpoint);
     }
 
     /// Offers one viewer what has come for it, so that a driver sends it before the next viewer has its
@@ -190,6 +202,11 @@ impl Relay {
             }
             Event::Readable { connection, flow } => self.read(now, endpoint, connection, flow),
             Event::FlowEnded { connection, flow, .. } => {
+                if let Some(Peer::Waiting(claim)) = self.peers.get_mut(&connection) {
+                    // What it has is still to be read.
+                    claim.has_ended = true;
+                    return;
+                }
                 self.on_flow_ended(now, endpoint, connection, flow);
                 if let Some(connection) = endpoint.connection(connection) {
                     connection.release_flow(flow);
@@ -234,12 +251,9 @@ impl Relay {
                     Err((CloseReason::WrongToken, "this token is for viewing, not for sending"))
                 }
                 Ok((label, file)) => {
-                    let of = (name.clone(), label, &config);
-                    let done = self.publish(now, endpoint, (connection, flow), of);
-                    if file.is_some() && done.is_ok() {
-                        self.want_stream(now, endpoint, connection, &name);
-                    }
-                    done
+                    let is_file = file.is_some();
+                    let claim = Claim { name, label, config, flow, is_file, has_ended: false };
+                    self.claim(now, endpoint, connection, claim)
                 }
                 Err(LabelError::Version(_) | LabelError::Coding) => {
                     let sentence = "this relay speaks another version of the media messages";
@@ -398,6 +412,7 @@ impl Relay {
                 }
             }
             Peer::Source(name) => self.source_lost(now, id, &name.clone()),
+            Peer::Waiting(claim) => self.hub.stop_waiting(self.worker, id, &claim.name),
             Peer::New { .. } | Peer::Leaving(_) => {}
         }
         Some(peer)
@@ -407,7 +422,7 @@ impl Relay {
     fn look(&mut self, now: Time, endpoint: &mut Endpoint) {
         let is_late = |peer: &Peer| match peer {
             Peer::New { since, .. } | Peer::Leaving(since) => now.since(*since) >= PATIENCE,
-            Peer::Source(_) | Peer::Viewer(_) => false,
+            Peer::Waiting(_) | Peer::Source(_) | Peer::Viewer(_) => false,
         };
         let late: Vec<ConnectionId> =
             self.peers.iter().filter(|(_, peer)| is_late(peer)).map(|(id, _)| *id).collect();

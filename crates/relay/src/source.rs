@@ -11,6 +11,7 @@ use ontempo_transport::{
     CloseReason, ConnectionId, Delivery, Endpoint, FlowConfig, FlowId, Outgoing, Unit,
 };
 
+use crate::contest::{Claim, Waiting};
 use crate::hub::Published;
 use crate::inbox::Message;
 use crate::relay::{Peer, Relay, RelayEvent};
@@ -54,25 +55,31 @@ impl Relay {
         send_to_source(now, endpoint, (id, source.reports), text);
     }
 
-    /// A source begins, or comes back.
+    /// A source begins, or comes back; or it waits for the place of another.
     pub(crate) fn publish(
         &mut self,
         now: Time,
         endpoint: &mut Endpoint,
-        (id, flow): (ConnectionId, FlowId),
-        (name, label, config): (Option<StreamName>, Label, &FlowConfig),
+        id: ConnectionId,
+        claim: Claim,
     ) -> Result<(), Close> {
+        let Claim { name, label, config, flow, .. } = claim.clone();
+        let config = &config;
         self.relay_rest(now, endpoint, &name, (&label, config));
         // Reports of a stream whose place this one takes.
         let part = self.streams.get(&name).map(|stream| (stream.key.clone(), self.part(stream)));
         let hub = Arc::clone(&self.hub);
         let mut state = hub.lock();
-        let is_same = match state.streams.get(&name) {
+        let has_room = state.streams.len() < self.options.streams;
+        let is_same = match state.streams.get_mut(&name) {
             Some(known) if is_same(known, &label, config) => true,
             Some(known) if known.stage == Stage::Live => {
-                return Err((CloseReason::Busy, "another source sends this stream"));
+                self.hub.wait(known, Waiting::new(now, (self.worker, id), label.session))?;
+                drop(state);
+                self.peers.insert(id, Peer::Waiting(Box::new(claim)));
+                return Ok(());
             }
-            None if state.streams.len() >= self.options.streams => {
+            None if !has_room => {
                 return Err((CloseReason::Busy, "the relay has as many streams as it may"));
             }
             Some(_) | None => false,
@@ -80,7 +87,8 @@ impl Relay {
         let label_of_reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
         let reports =
             endpoint.connection(id).and_then(|found| found.open_flow(label_of_reports).ok());
-        let source = From { worker: self.worker, connection: id, flow, reports, base: 0 };
+        let (worker, connection) = (self.worker, id);
+        let source = From { worker, connection, flow, reports, since: now, base: 0 };
         if is_same {
             hub.replace_source(&mut state, &name, source);
         } else {
@@ -272,7 +280,11 @@ impl Relay {
         stream.source = None;
         if stream.stage == Stage::Live {
             stream.stage = Stage::Away(now);
+            let waiting = stream.waiting.take();
             state.tell(RelayEvent::Away(name.clone()));
+            if let Some(waiting) = waiting {
+                self.hub.send(waiting.worker, Message::Follow(waiting.connection));
+            }
         }
     }
 }
@@ -298,7 +310,8 @@ mod tests {
             Relay::parts(RelayOptions { threads, ..RelayOptions::default() }, 1).swap_remove(0);
         let (id, flow) = (ids(1)[0], FlowId { outgoing: false, number: 0 });
         let label = Label::of(1, Duration::from_millis(500), Duration::ZERO);
-        let source = From { worker: 0, connection: id, flow, reports: None, base: 0 };
+        let (worker, reports, since) = (0, None, Time::ZERO);
+        let source = From { worker, connection: id, flow, reports, since, base: 0 };
         let mut state = relay.hub.lock();
         let of = (&None, label, &FlowConfig::default());
         let stream = relay.hub.new_stream(&mut state, of, source);

@@ -71,6 +71,8 @@ pub(crate) struct From {
     pub(crate) connection: ConnectionId,
     pub(crate) flow: FlowId,
     pub(crate) reports: Option<FlowId>,
+    /// When it got its place.
+    pub(crate) since: Time,
     /// The stream's number of the flow's unit 0.
     pub(crate) base: u64,
 }

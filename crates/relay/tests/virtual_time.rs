@@ -1,5 +1,6 @@
 //! A relay, a source and viewers in virtual time: each test with the relay on one thread, and on two.
 
+mod takeover;
 mod world;
 
 use std::net::Ipv4Addr;
@@ -11,6 +12,16 @@ use ontempo_session::message::{Label, REPORTS};
 use ontempo_session::{RelayReport, split_name};
 use ontempo_transport::{
     CloseReason, Configuration, Endpoint, FlowConfig, Limits, Outgoing, Poll, Reliability, Token,
+};
+use takeover::{
+    a_short_stream_that_ends_while_it_waits_reaches_viewers,
+    a_source_started_anew_after_a_kill_is_taken_within_a_second,
+    a_source_that_comes_back_while_another_waits_keeps_its_place,
+    a_source_that_is_there_stays_though_it_has_nothing_to_send,
+    of_several_sources_that_wait_the_first_that_stays_follows,
+    packets_of_a_silent_source_that_are_repeated_keep_no_other_waiting,
+    the_place_of_a_stream_changes_at_most_twice_a_second,
+    who_may_not_send_takes_no_place_of_a_silent_source,
 };
 use world::{FRAME, FRAME_BYTES, KEY_EVERY, SECOND, World, address, clean, frame, plain};
 
@@ -44,6 +55,14 @@ with_threads! {
     viewers_get_the_rest_of_a_stream_whose_source_comes_back_for_the_last_report
     a_source_that_was_away_too_long_begins_a_stream_anew
     events_of_all_threads_come_in_the_order_in_which_they_happened
+    a_source_started_anew_after_a_kill_is_taken_within_a_second
+    a_source_that_is_there_stays_though_it_has_nothing_to_send
+    a_source_that_comes_back_while_another_waits_keeps_its_place
+    of_several_sources_that_wait_the_first_that_stays_follows
+    a_short_stream_that_ends_while_it_waits_reaches_viewers
+    the_place_of_a_stream_changes_at_most_twice_a_second
+    who_may_not_send_takes_no_place_of_a_silent_source
+    packets_of_a_silent_source_that_are_repeated_keep_no_other_waiting
 }
 
 fn a_stream_reaches_all_viewers_byte_by_byte_and_their_reports_reach_the_source(threads: u8) {

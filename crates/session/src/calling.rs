@@ -17,6 +17,10 @@ use crate::stream_name::{StreamName, with_name};
 const MIN_BACKOFF: Wall = Wall::from_millis(250);
 const MAX_BACKOFF: Wall = Wall::from_secs(4);
 
+/// Pause after a connection that was there for at least [`STEADY`]: another source may have the stream already.
+const FIRST_PAUSE: Wall = Wall::from_millis(20);
+const STEADY: Wall = Wall::from_secs(1);
+
 /// The relay that a receiver calls.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -43,13 +47,15 @@ pub(crate) struct Calling {
     waiting: Option<(Connection, SendFlow)>,
     next_at: Instant,
     backoff: Wall,
+    /// When the last call was answered, until the next pause.
+    answered_at: Option<Instant>,
     unanswered_since: Option<Instant>,
 }
 
 impl Calling {
     pub(crate) fn new(call: Call) -> Self {
         let (waiting, next_at, backoff) = (None, Instant::now(), MIN_BACKOFF);
-        Self { call, waiting, next_at, backoff, unanswered_since: None }
+        Self { call, waiting, next_at, backoff, answered_at: None, unanswered_since: None }
     }
 
     /// A connection, its flow of units and its flow of reports; `None` after `limit`, or after a
@@ -90,6 +96,7 @@ impl Calling {
             Ok(opened) => {
                 self.waiting = Some(opened);
                 (self.backoff, self.unanswered_since) = (MIN_BACKOFF, None);
+                self.answered_at = Some(Instant::now());
             }
             Err(error) => {
                 let since = *self.unanswered_since.get_or_insert(now);
@@ -106,7 +113,12 @@ impl Calling {
 
     /// A connection was lost, or has ended: the next call is after a pause.
     pub(crate) fn call_later(&mut self) {
-        self.next_at = Instant::now() + self.backoff;
+        let now = Instant::now();
+        if self.answered_at.take().is_some_and(|at| now.duration_since(at) >= STEADY) {
+            self.next_at = now + FIRST_PAUSE;
+            return;
+        }
+        self.next_at = now + self.backoff;
         self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
     }
 

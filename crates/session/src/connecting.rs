@@ -5,19 +5,29 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_transport::live::{self, Caller, Connection, Pending};
-use ontempo_transport::{CloseReason, Configuration};
+use ontempo_transport::{CloseReason, Closed, Configuration, Reliability};
 use ontempo_udp::Clock;
 
 use crate::attempts::{Attempts, PLACES};
 use crate::connection::Session;
 use crate::error::Error;
-use crate::sender::{Sender, SenderEvent, SenderHandler, SenderOptions};
+use crate::sender::{STEP, Sender, SenderEvent, SenderHandler, SenderOptions};
 
 /// Interval at which attempts to connect are looked at.
 const ATTEMPT_STEP: Wall = Wall::from_millis(10);
 
 /// Pause before connecting again to a receiver that has refused: it may be about to end.
 const REFUSED_PAUSE: Wall = Wall::from_millis(250);
+
+/// How long a sender that comes waits for the place of another: a relay of before this rule knows after 8 s at the
+/// latest that one is gone.
+pub(crate) const PLACE_TIMEOUT: Wall = Wall::from_secs(10);
+
+/// Pause before it asks for it again.
+pub(crate) const PLACE_PAUSE: Wall = Wall::from_millis(250);
+
+/// Time limit of an answer, beyond the most that a receiver may take to see whether the other sender is there.
+const PLACE_ANSWER: Wall = Wall::from_secs(6);
 
 impl Attempts<Pending> {
     /// Gives up those that took too long, and begins one that is due.
@@ -56,12 +66,13 @@ impl Attempts<Pending> {
 
 impl<H: SenderHandler> Sender<H> {
     /// Connects for the first time. Over a lossy path a handshake may take seconds, of which a live
-    /// stream has none: another is begun beside it every 250 ms. What fails first is the error.
+    /// stream has none: another is begun beside it every 250 ms. What fails first is the error. The label says
+    /// that so many connections were `before`.
     ///
     /// # Errors
     /// The first that fails; [`Error::Unanswered`] after `stop`: an attempt left alone would take the
     /// receiver's place.
-    pub(crate) fn connect_first(&mut self) -> Result<Session, Error> {
+    pub(crate) fn connect_first(&mut self, before: u64) -> Result<Session, Error> {
         let (caller, clock) = (self.caller()?, Clock::new());
         let mut attempts = Attempts::new(clock.now(), None);
         loop {
@@ -69,10 +80,90 @@ impl<H: SenderHandler> Sender<H> {
                 return Err(Error::Unanswered(self.options.remote));
             }
             attempts.go_on(clock.now(), &caller, (self.options.remote, &self.options))?;
-            if let Some(answered) = attempts.answered() {
-                return Ok(self.open_over(answered?, 0)?);
+            match attempts.answered() {
+                Some(Ok(connection)) => return Ok(self.open_over(connection, before)?),
+                // All its places are taken: perhaps by connections of a sender that is gone.
+                Some(Err(live::Error::NotConnected { closed, .. }))
+                    if closed.reason == CloseReason::Refused && self.may_wait(&closed)? =>
+                {
+                    self.pause(PLACE_PAUSE)?;
+                }
+                Some(Err(error)) => return Err(error.into()),
+                None => {}
             }
             std::thread::sleep(ATTEMPT_STEP);
+        }
+    }
+
+    /// Whether this sender goes on to wait for a place that it was refused, which it tells once.
+    fn may_wait(&mut self, refused: &Closed) -> Result<bool, Error> {
+        if let Some(since) = self.occupied_at {
+            return Ok(since.elapsed() < PLACE_TIMEOUT);
+        }
+        self.occupied_at = Some(Instant::now());
+        self.emit(SenderEvent::Occupied(refused, PLACE_TIMEOUT))?;
+        Ok(true)
+    }
+
+    /// The receiver has another sender, which may be gone: asks for its place until it is given, for
+    /// [`PLACE_TIMEOUT`]. Nothing is sent before.
+    ///
+    /// # Errors
+    /// The other is still there; as [`connect_first`](Self::connect_first).
+    pub(crate) fn await_place(&mut self, refused: Closed) -> Result<Session, Error> {
+        // What was sent and is not sent again is missing at the beginning.
+        let has_sent = self.options.reliability != Reliability::Full && self.datagrams > 0;
+        let before = self.totals.reconnected.max(u64::from(has_sent));
+        let mut refused = refused;
+        loop {
+            if !self.may_wait(&refused)? {
+                return Err(Error::EndedByReceiver(refused));
+            }
+            self.pause(PLACE_PAUSE)?;
+            let session = self.connect_first(before)?;
+            match self.await_taken(session)? {
+                Ok(session) => {
+                    self.emit(SenderEvent::Connected { again: false })?;
+                    return Ok(session);
+                }
+                Err(closed) if closed.reason == CloseReason::Busy => refused = closed,
+                Err(closed) if closed.reason.is_final() => {
+                    return Err(Error::EndedByReceiver(closed));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits until the receiver takes the stream; the reason if it does not.
+    fn await_taken(&mut self, mut session: Session) -> Result<Result<Session, Closed>, Error> {
+        let since = Instant::now();
+        while !session.is_taken() && since.elapsed() < PLACE_ANSWER {
+            if let Some(closed) = session.connection.is_closed() {
+                session.close("refused");
+                return Ok(Err(closed));
+            }
+            if let Err(stopped) = self.pause(ATTEMPT_STEP) {
+                session.close("stopped");
+                return Err(stopped);
+            }
+        }
+        Ok(Ok(session))
+    }
+
+    /// # Errors
+    /// [`Error::Unanswered`] after `stop`.
+    fn pause(&mut self, span: Wall) -> Result<(), Error> {
+        let since = Instant::now();
+        loop {
+            self.emit_overflow()?;
+            if self.check_stop() {
+                return Err(Error::Unanswered(self.options.remote));
+            }
+            match span.checked_sub(since.elapsed()) {
+                Some(left) if left > Wall::ZERO => std::thread::sleep(left.min(STEP)),
+                _ => return Ok(()),
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! A sender's connection: its flow, the units not yet acknowledged, and the receiver's reports.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -152,6 +153,8 @@ pub(crate) struct Session {
     prune_at: usize,
     /// Reliability is full: after a lost connection, unacknowledged messages are sent again.
     is_reliable: bool,
+    /// The receiver takes the stream: it has opened its flow of reports.
+    is_taken: Arc<AtomicBool>,
     report: Arc<Mutex<LastReport>>,
     replies: std::sync::mpsc::Receiver<Reply>,
     report_thread: Option<JoinHandle<()>>,
@@ -167,11 +170,13 @@ impl Session {
         let flow = connection.open_flow(config)?;
         let connection = Arc::new(connection);
         let report = Arc::new(Mutex::new(None));
+        let is_taken = Arc::new(AtomicBool::new(false));
         let (last_report, from) = (Arc::clone(&report), Arc::clone(&connection));
+        let taken = Arc::clone(&is_taken);
         let (replied, replies) = std::sync::mpsc::sync_channel(1);
         let report_thread = std::thread::Builder::new()
             .name("reports".to_owned())
-            .spawn(move || receive_reports(&from, &last_report, &replied))?;
+            .spawn(move || receive_reports(&from, &taken, &last_report, &replied))?;
         Ok(Self {
             connection,
             lane: Arc::new(Lane {
@@ -183,6 +188,7 @@ impl Session {
             unsettled_bytes: 0,
             prune_at: MAX_UNSETTLED,
             is_reliable,
+            is_taken,
             report,
             replies,
             report_thread: Some(report_thread),
@@ -253,10 +259,18 @@ impl Session {
         self.replies.recv_timeout(limit).ok()
     }
 
-    /// The flow's statistics; also removes acknowledged messages from `unsettled`.
+    /// True if the receiver takes the stream: before, it may wait for the place of another.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Relaxed)
+    }
+
+    /// The flow's statistics; also removes acknowledged messages from `unsettled`, unless the receiver may still
+    /// refuse the stream without having read them.
     pub(crate) fn statistics(&mut self) -> Option<SendStatistics> {
         let statistics = self.lane.flow.statistics()?;
-        while self.unsettled.front().is_some_and(|(number, _)| *number < statistics.settled) {
+        while self.is_taken()
+            && self.unsettled.front().is_some_and(|(number, _)| *number < statistics.settled)
+        {
             if let Some((_, message)) = self.unsettled.pop_front() {
                 self.unsettled_bytes -= message.memory();
             }
@@ -306,6 +320,7 @@ impl Session {
 /// Stores the receiver's latest report until the connection is closed.
 fn receive_reports(
     connection: &Connection,
+    is_taken: &AtomicBool,
     last_report: &Mutex<LastReport>,
     replied: &SyncSender<Reply>,
 ) {
@@ -313,6 +328,7 @@ fn receive_reports(
     if flow.config().label != REPORTS {
         return;
     }
+    is_taken.store(true, Ordering::Relaxed);
     while let Ok(Some(delivery)) = flow.receive() {
         let Delivery::Unit(unit) = delivery else { continue };
         if let Ok(reply) = serde_json::from_slice(&unit.data) {

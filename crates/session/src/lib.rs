@@ -16,7 +16,9 @@ mod backlog;
 mod calling;
 mod connecting;
 mod connection;
+mod contest;
 mod description;
+mod ending;
 mod error;
 mod feed;
 pub mod file;
@@ -46,6 +48,7 @@ use ontempo_transport::{Configuration, Limits};
 
 pub use backlog::{Backlog, Overflow};
 pub use calling::Call;
+pub use contest::{CONTEST_STEP, Contest, Holder, Verdict};
 pub use description::{Description, DescriptionError, MAX_DESCRIPTION, MAX_FILE};
 pub use error::Error;
 pub use feed::{Batch, Feed};

@@ -265,13 +265,29 @@ impl Report {
             return None;
         }
         let share = wrong as f64 / all.max(1) as f64 * 100.0;
+        let were = |count| if count == 1 { "was" } else { "were" };
+        let units = |count| if count == 1 { "1 unit".to_owned() } else { format!("{count} units") };
         let parts = [
-            (wrong, format!("{wrong} of {all} datagrams ({share:.2} %) were missing or damaged")),
-            (dropped, format!("{dropped} units were left out, so that others arrive in time")),
+            (
+                wrong,
+                format!(
+                    "{wrong} of {all} datagrams ({share:.2} %) {} missing or damaged",
+                    were(wrong)
+                ),
+            ),
+            (
+                dropped,
+                format!(
+                    "{} {} left out, so that others arrive in time",
+                    units(dropped),
+                    were(dropped)
+                ),
+            ),
             (
                 late,
                 format!(
-                    "{late} units came late, the longest so far took {:.0} ms",
+                    "{} came late, the longest so far took {:.0} ms",
+                    units(late),
                     self.max_delay_s * 1e3
                 ),
             ),
@@ -364,6 +380,6 @@ mod tests {
         let before = Report { late_units: 5, max_delay_s: 2.0, ..Report::default() };
         let now = Report { late_units: 6, ..before };
         let said = now.missed(&before, Duration::from_millis(200)).expect("one is late");
-        assert!(said.ends_with("1 units came late, the longest so far took 2000 ms"), "{said}");
+        assert!(said.ends_with("1 unit came late, the longest so far took 2000 ms"), "{said}");
     }
 }

@@ -171,9 +171,9 @@ pub(crate) struct Stream {
     pub(crate) before: Report,
     pub(crate) last_report: Report,
     /// It is to be delivered whole.
-    is_reliable: bool,
+    pub(crate) is_reliable: bool,
     /// The sender has ended it before the end of its source.
-    is_cut_short: bool,
+    pub(crate) is_cut_short: bool,
     /// Since when no connection carries it.
     pub(crate) lost_at: Option<Instant>,
 }
@@ -202,7 +202,7 @@ pub(crate) enum Ended {
     Replaced(Connection, ReceiveFlow),
     /// The sender is not the one of the stream that is being received.
     Refused,
-    /// `stop` was set.
+    /// `stop` was set, and the sender was told.
     Stopped,
 }
 
@@ -216,6 +216,8 @@ pub struct Receiver<H> {
     pub(crate) stream: Option<Stream>,
     pub(crate) file: Option<Transfer>,
     pub(crate) contender: Option<Contender>,
+    /// When a sender has taken the place of another last; before, since when this receives.
+    pub(crate) held_at: Instant,
     /// What has come of a stream over several paths.
     pub(crate) joined: Joined,
     pub(crate) delays: Delays,
@@ -251,6 +253,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             stream,
             file,
             contender,
+            held_at: now,
             joined: Joined::new(),
             delays: Delays::default(),
             waiting,
@@ -271,7 +274,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         loop {
             let (connection, flow) = match next.take() {
                 Some(next) => next,
-                None if self.is_stopped() => return self.stopped(),
+                None if self.is_stopped() => return self.stopped(&[]),
                 None => match self.next_sender()? {
                     Some(found) => found,
                     None => {
@@ -285,6 +288,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 match self.receive_paths(connection, flow, label)? {
                     Ended::Complete if self.options.once => return Ok(Outcome::StreamEnded),
                     Ended::Replaced(connection, flow) => next = Some((connection, flow)),
+                    Ended::Stopped => return Ok(Outcome::Stopped { midstream: true }),
                     _ => {}
                 }
                 continue;
@@ -297,7 +301,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             match ended {
                 Ok(Ended::Complete) if self.options.once => return Ok(Outcome::StreamEnded),
                 Ok(Ended::Complete | Ended::Refused) => {}
-                Ok(Ended::Stopped) => connection.close("the receiver was stopped"),
+                Ok(Ended::Stopped) => return Ok(Outcome::Stopped { midstream: true }),
                 Ok(Ended::Lost(reason)) => {
                     if let Some(stream) = &mut self.stream {
                         stream.lost_at = Some(Instant::now());
@@ -336,47 +340,6 @@ impl<H: ReceiverHandler> Receiver<H> {
         }
     }
 
-    /// Writes due datagrams while no sender is connected.
-    fn write_due(&mut self) -> Result<(), Error> {
-        if let Some(stream) = &mut self.stream {
-            stream.sink.work(true)?;
-        }
-        Ok(())
-    }
-
-    /// Ends the stream if its sender has been away for too long.
-    fn check_give_up(&mut self) -> Result<(), Error> {
-        let Some(limit) = self.options.give_up.filter(|_| self.options.once) else { return Ok(()) };
-        let of_stream = self.stream.as_ref().and_then(|stream| stream.lost_at);
-        let of_file = self.file.as_ref().and_then(|file| file.lost_at);
-        if of_stream.or(of_file).is_none_or(|at| at.elapsed() < limit) {
-            return Ok(());
-        }
-        let missing = match &self.file {
-            Some(file) => file.what_is_missing(),
-            None => "the end of the stream is missing".to_owned(),
-        };
-        self.stopped()?;
-        let seconds = limit.as_secs_f64();
-        let sentence = format!("the sender was lost and did not connect again within {seconds} s");
-        Err(Error::Incomplete(format!("{sentence}: {missing}")))
-    }
-
-    fn stopped(&mut self) -> Result<Outcome, Error> {
-        if let Some(file) = self.file.take() {
-            self.emit(ReceiverEvent::Missed(file.what_is_missing()))?;
-            self.emit(ReceiverEvent::StreamEnded(&file.report()))?;
-            return Ok(Outcome::Stopped { midstream: true });
-        }
-        let Some(stream) = self.stream.take() else {
-            return Ok(Outcome::Stopped { midstream: false });
-        };
-        let before = stream.before;
-        let report = with_counts(before, stream.sink.finish()?);
-        self.emit(ReceiverEvent::StreamEnded(&report))?;
-        Ok(Outcome::Stopped { midstream: true })
-    }
-
     /// Receives a connection's flow to its end.
     fn receive_over(
         &mut self,
@@ -399,7 +362,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         if self.is_of_another(label, offer, is_known) {
             if matches!(self.entrance, Entrance::Calling(_)) {
                 // A relay has one source of a stream: that of what was received will not come back.
-                self.stopped()?;
+                self.stopped(&[])?;
                 return Err(Error::Incomplete(ANOTHER_SOURCE.to_owned()));
             }
             self.refuse(connection, "the stream of another sender has not ended")?;
@@ -436,8 +399,10 @@ impl<H: ReceiverHandler> Receiver<H> {
             let last = flow.statistics();
             stream.before = last.map_or(stream.last_report, |last| with_flow(stream.before, &last));
         }
-        if let Ended::Complete = ended {
-            self.end(connection, &[&reports])?;
+        match ended {
+            Ended::Complete => self.end(connection, &[&reports])?,
+            Ended::Stopped => drop(self.stopped(&[(connection, &reports)])?),
+            _ => {}
         }
         Ok(ended)
     }
@@ -605,48 +570,5 @@ impl<H: ReceiverHandler> Receiver<H> {
         send(reports, &report);
         self.emit(ReceiverEvent::Flowing(&flowing))?;
         self.emit(ReceiverEvent::Progress(&report, &now))
-    }
-
-    /// Waits for the sender to close.
-    pub(crate) fn await_close(&self, connection: &Connection) {
-        let end = Instant::now() + SENDER_TIMEOUT;
-        while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
-    }
-
-    /// Ends the stream: writes the rest, sends the final report, and waits for the sender to close.
-    /// A stream that should be whole and is not is an error.
-    pub(crate) fn end(
-        &mut self,
-        connection: &Connection,
-        reports: &[&SendFlow],
-    ) -> Result<(), Error> {
-        let Some(stream) = self.stream.take() else { return Ok(()) };
-        let Stream { before, is_reliable, is_cut_short, .. } = stream;
-        let counts = stream.sink.finish()?;
-        let report = Report { is_final: true, ..with_counts(before, counts) };
-        for reports in reports {
-            send(reports, &report);
-            reports.finish();
-        }
-        self.await_close(connection);
-        self.emit(ReceiverEvent::StreamEnded(&report))?;
-        if !self.options.once || !is_reliable {
-            return Ok(());
-        }
-        if is_cut_short || !counts.has_end() {
-            return Err(Error::Incomplete(
-                "the sender was stopped before the end of its source: the end of the stream is \
-                 missing"
-                    .to_owned(),
-            ));
-        }
-        match counts.lost() {
-            0 => Ok(()),
-            lost => {
-                let (all, _) = report.datagrams();
-                let sentence = format!("{lost} of {all} datagrams are missing or damaged");
-                Err(Error::Incomplete(format!("the stream is not whole: {sentence}")))
-            }
-        }
     }
 }

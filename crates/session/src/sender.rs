@@ -11,8 +11,8 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use ontempo_media::Codings;
 use ontempo_transport::live::{self, Options};
 use ontempo_transport::{
-    Closed, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability, SendStatistics, Token,
-    Trust,
+    CloseReason, Closed, ConnectionStatistics, DeliveryOrder, FlowConfig, Reliability,
+    SendStatistics, Token, Trust,
 };
 
 use crate::backlog::{Backlog, Next, Overflow};
@@ -88,6 +88,9 @@ pub enum SenderEvent<'a> {
     Latency(StreamLatency),
     /// The latency holds no repair on this connection's path; once for each connection.
     LatencyTooShort(ShortLatency),
+    /// The receiver has another sender, or no place left, as it says. One that is gone may still have it: this is
+    /// tried again for so long at most. Once.
+    Occupied(&'a Closed, Wall),
     /// The connection was lost; the sender tries to connect again.
     Lost(&'a Closed),
     /// A stream goes on over a new connection: how long nothing came of the receiver.
@@ -189,6 +192,10 @@ pub struct Sender<H> {
     pub(crate) now: SendStatistics,
     pub(crate) totals: SenderTotals,
     first: Option<Session>,
+    /// A receiver has taken the stream.
+    was_taken: bool,
+    /// When it was told first that the receiver has another.
+    pub(crate) occupied_at: Option<Instant>,
     /// The file that is sent, unless the receiver wants a stream.
     pub(crate) file: Option<Box<SourceFile>>,
     /// When the last packet of the receiver came, and the last round trip known.
@@ -239,8 +246,10 @@ impl<H: SenderHandler> Sender<H> {
             now: SendStatistics::default(),
             totals: SenderTotals::default(),
             first: None,
+            was_taken: false,
+            occupied_at: None,
         };
-        sender.first = Some(sender.connect_first()?);
+        sender.first = Some(sender.connect_first(0)?);
         Ok(sender)
     }
 
@@ -261,7 +270,13 @@ impl<H: SenderHandler> Sender<H> {
         }
         while let Some(mut current) = session.take() {
             let ended = self.send_all(&mut current);
-            self.add_to_totals(&mut current);
+            self.was_taken |= current.is_taken();
+            if self.was_taken || self.options.reliability != Reliability::Full {
+                self.add_to_totals(&mut current);
+            } else {
+                // All of it is sent again, unless that was the end.
+                self.now = SendStatistics::default();
+            }
             match ended? {
                 Ended::Done => {
                     current.close("done");
@@ -273,6 +288,12 @@ impl<H: SenderHandler> Sender<H> {
                     self.unsent = unsent;
                     self.is_end_queued = false;
                     current.close("lost");
+                    // What came with the end has been read by now.
+                    self.note_report(&current);
+                    if closed.reason == CloseReason::Busy && !self.was_taken {
+                        session = Some(self.await_place(closed)?);
+                        continue;
+                    }
                     if closed.reason.is_final() {
                         return Err(Error::EndedByReceiver(closed));
                     }

@@ -2,10 +2,13 @@
 
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_foundation::Duration;
 use ontempo_transport::live::{self, Accepted, Connection, Listener, ReceiveFlow, SendFlow};
 use ontempo_transport::{CloseReason, FlowConfig};
+use ontempo_udp::Clock;
 
 use crate::calling::Calling;
+use crate::contest::{Contest, Holder, Verdict};
 use crate::error::Error;
 use crate::file::{self, Offer};
 use crate::message::{Label, LabelError, REPORTS};
@@ -13,11 +16,6 @@ use crate::paths::{MAX_PATHS, PathLabel, PathLabelError};
 use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, STEP};
 use crate::reporting::send;
 use crate::stream_name::split_name;
-
-/// Silence of a connection after which another sender may take its place. Reports, which a sender
-/// that is there acknowledges, are sent every [`ASK`] meanwhile.
-const SILENT: Wall = Wall::from_millis(500);
-const ASK: Wall = Wall::from_millis(100);
 
 /// Where connections come from.
 pub(crate) enum Entrance {
@@ -42,14 +40,36 @@ pub(crate) struct Contender {
     first: (Connection, ReceiveFlow),
     /// Other connections of the same sender: each path of a stream over several has one.
     more: Vec<(Connection, ReceiveFlow)>,
-    pub(crate) since: Instant,
-    asked: Instant,
+    clock: Clock,
+    contest: Contest,
+}
+
+/// The connections of the sender that holds the place, seen as one: that of which something came last counts.
+pub(crate) fn holder<'a>(
+    held_at: Instant,
+    connections: impl Iterator<Item = &'a Connection>,
+) -> Option<Holder> {
+    let held = Duration::from_nanos(held_at.elapsed().as_nanos() as u64);
+    let seen = connections.filter_map(|connection| {
+        let over = connection.statistics()?;
+        Some((connection.clock().now().since(over.heard), over.round_trip))
+    });
+    let first = |one: (Duration, Option<Duration>), next: (Duration, Option<Duration>)| {
+        (one.0.min(next.0), one.1.max(next.1))
+    };
+    let (silence, round_trip) = seen.reduce(first)?;
+    Some(Holder { silence, held, round_trip })
 }
 
 impl Contender {
     pub(crate) fn new(first: (Connection, ReceiveFlow)) -> Self {
-        let now = Instant::now();
-        Self { first, more: Vec::new(), since: now, asked: now }
+        let clock = Clock::new();
+        Self { first, more: Vec::new(), clock, contest: Contest::new(clock.now()) }
+    }
+
+    /// What becomes of it.
+    pub(crate) fn judge(&mut self, holder: Holder) -> Verdict {
+        self.contest.judge(self.clock.now(), holder)
     }
 
     /// Keeps another connection of its sender; returns one of any other.
@@ -146,7 +166,6 @@ impl<H: ReceiverHandler> Receiver<H> {
                 Some(contender) => contender.keep(next),
                 None if !self.options.once || same_file => {
                     self.contender = Some(Contender::new(next));
-                    self.ask(reports);
                     None
                 }
                 None => Some(next),
@@ -167,39 +186,39 @@ impl<H: ReceiverHandler> Receiver<H> {
         }
     }
 
-    /// Returns the connection of the sender that waits, if that of the other has been silent for long
-    /// enough; refuses it if the other is there.
+    /// Returns the connection of the sender that waits, if nothing comes of the other any more; refuses it if the
+    /// other is there.
     fn judge(
         &mut self,
         old: &Connection,
         reports: &SendFlow,
     ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        // Once the old connection is closed, its flow ends, and the contender is the next.
+        let Some(holder) = holder(self.held_at, std::iter::once(old)) else { return Ok(None) };
         let Some(contender) = &mut self.contender else { return Ok(None) };
-        // Once it is closed, its flow ends, and the contender is the next.
-        let Some(statistics) = old.statistics() else { return Ok(None) };
-        let silence = Wall::from_nanos(old.clock().now().since(statistics.heard).as_nanos());
-        let round_trip = statistics.round_trip.unwrap_or_default();
-        let round_trip = Wall::from_nanos(round_trip.as_nanos());
-        let is_there = silence + round_trip < contender.since.elapsed();
-        if !is_there && silence < SILENT.max(3 * round_trip) {
-            if contender.asked.elapsed() >= ASK {
-                contender.asked = Instant::now();
-                self.ask(reports);
+        match contender.judge(holder) {
+            Verdict::Open { ask } => {
+                if ask {
+                    self.ask(reports);
+                }
             }
-            return Ok(None);
+            Verdict::Stays => {
+                if let Some(contender) = self.contender.take() {
+                    self.refuse_contender(contender)?;
+                }
+            }
+            Verdict::Follows => {
+                old.close_with(CloseReason::Busy, "another sender has taken its place");
+                return Ok(self.contender.take().map(|contender| self.follow(contender)));
+            }
         }
-        let Some(contender) = self.contender.take() else { return Ok(None) };
-        if is_there {
-            self.refuse_contender(contender)?;
-            return Ok(None);
-        }
-        old.close_with(CloseReason::Busy, "another sender has taken its place");
-        Ok(Some(self.follow(contender)))
+        Ok(None)
     }
 
     /// The first connection of a sender that follows another; its others are the next that come.
     pub(crate) fn follow(&mut self, contender: Contender) -> (Connection, ReceiveFlow) {
         self.found.extend(contender.more);
+        self.held_at = Instant::now();
         contender.first
     }
 

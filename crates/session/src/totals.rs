@@ -101,13 +101,18 @@ impl<H: SenderHandler> Sender<H> {
     /// Adds a closed connection to the sums.
     pub(crate) fn add_to_totals(&mut self, session: &mut Session) {
         self.now = session.statistics().unwrap_or(self.now);
+        self.note_report(session);
+        self.before = self.sum();
+        self.now = SendStatistics::default();
+    }
+
+    /// Adds the last report over a connection.
+    pub(crate) fn note_report(&mut self, session: &Session) {
         if let Some(report) = session.report() {
             self.note_restart(session, &report);
             self.totals.report = report;
         }
         self.totals.viewers = session.viewers().or(self.totals.viewers);
-        self.before = self.sum();
-        self.now = SendStatistics::default();
     }
 
     fn sum(&self) -> SendStatistics {

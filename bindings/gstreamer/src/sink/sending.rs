@@ -287,6 +287,11 @@ impl SenderHandler for Events {
                 "the latency of {} holds no repair at this round trip of {}: what is lost stays lost",
                 short.latency, short.round_trip
             )),
+            SenderEvent::Occupied(closed, limit) => self.warn(&format!(
+                "{}; waiting for up to {} s, as one that is gone may still have the place",
+                closed.sentence,
+                limit.as_secs()
+            )),
             SenderEvent::Lost(closed) => self.warn(&format!("{}; connecting again", closed.sentence)),
             SenderEvent::Overflow(dropped) => self.warn(&format!(
                 "the stream is faster than the network: {} units of {} bytes were dropped before they \

@@ -1,10 +1,14 @@
 //! `ontempo send` and `ontempo receive`.
 
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU8;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PossibleValuesParser, TypedValueParser, ValueParser, ValueParserFactory,
+};
 use clap::{Args, ValueEnum};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_session::StreamName;
@@ -30,6 +34,29 @@ impl Place {
     /// True for datagrams of the network, which cannot wait.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self, Self::Udp(_) | Self::Rtp(_))
+    }
+}
+
+impl TryFrom<OsString> for Place {
+    type Error = String;
+
+    /// The name of a file is one of the system's, in whatever characters; all others are text.
+    fn try_from(written: OsString) -> Result<Self, String> {
+        match written.to_str() {
+            Some(text) => text.parse(),
+            None => match written.as_bytes().strip_prefix(b"file://") {
+                Some(path) => Ok(Self::File(OsStr::from_bytes(path).into())),
+                None => Ok(Self::File(written.into())),
+            },
+        }
+    }
+}
+
+impl ValueParserFactory for Place {
+    type Parser = ValueParser;
+
+    fn value_parser() -> ValueParser {
+        OsStringValueParser::new().try_map(Self::try_from).into()
     }
 }
 

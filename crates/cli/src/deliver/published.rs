@@ -114,7 +114,7 @@ fn still(flow: &mut FlowReport) {
     (flow.loss, flow.target_bps, flow.round_trip_s) = (None, None, None);
 }
 
-/// A place as others may see it: of a file no folders.
+/// A place as others may see it: of a file no folders, and its name as far as it is text.
 pub(super) fn shown(place: &Place) -> String {
     match place {
         Place::Udp(address) => format!("udp://{address}"),

@@ -33,7 +33,7 @@ use crate::access::{Admitted, Destination, admitted, qr};
 use crate::address::{Greeting, answering, socket_at};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
-use crate::output::write_stderr;
+use crate::output::{counted, write_stderr};
 use crate::signals::{is_stopped, stop_flag};
 
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -439,9 +439,9 @@ impl OutputHandler<'_> {
 
     fn progress(&mut self, report: &Report, now: &ReceiveStatistics) -> Result<(), Failure> {
         let line = format!(
-            "{:.2} Mbit/s, {} units, {} late, {} dropped, delay {} to {}, jitter {}",
+            "{:.2} Mbit/s, {}, {} late, {} dropped, delay {} to {}, jitter {}",
             now.throughput.as_mbit_per_sec(),
-            report.units,
+            counted(report.units, "unit"),
             report.late_units,
             report.dropped_units,
             millis(now.delay.min),
@@ -499,13 +499,12 @@ impl OutputHandler<'_> {
             return self.status.documents.emit("totals", json!({ "stream": report }));
         }
         self.status.connection(&format!(
-            "received {} units, {} bytes: {} late, {} dropped; {} datagrams undamaged, {} \
-             damaged, {} missing",
-            report.units,
-            report.bytes,
+            "received {}, {}: {} late, {} dropped; {} undamaged, {} damaged, {} missing",
+            counted(report.units, "unit"),
+            counted(report.bytes, "byte"),
             report.late_units,
             report.dropped_units,
-            report.whole_datagrams,
+            counted(report.whole_datagrams, "datagram"),
             report.damaged_datagrams,
             report.missing_datagrams,
         ));

@@ -27,6 +27,7 @@ use crate::access::{Admitted, admitted, viewers_token};
 use crate::address::socket_at;
 use crate::arguments::{Admission, Credentials, Relay as Arguments};
 use crate::failure::{Failure, environment};
+use crate::output::counted;
 use crate::signals::stop_flag;
 
 /// Interval of figures, and of looking whether to stop.
@@ -265,17 +266,18 @@ fn tell(status: &mut StatusLine, event: &RelayEvent) {
 fn line(all: &RelayStatistics) -> String {
     let of = |stream: &StreamStatistics| {
         format!(
-            "; {}: {} units, {} viewers, {:.1} % of datagrams bad at the median one, {:.1} % at the \
+            "; {}: {}, {}, {:.1} % of datagrams bad at the median one, {:.1} % at the \
              worst",
             named(&stream.name),
-            stream.units,
-            stream.viewers.count,
+            counted(stream.units, "unit"),
+            counted(stream.viewers.count, "viewer"),
             stream.viewers.median_bad_share * 100.0,
             stream.viewers.worst_bad_share * 100.0
         )
     };
     let streams: String = all.streams.iter().map(of).collect();
-    format!("{} viewers, {:.1} MB held{streams}", all.viewers, all.held as f64 / 1e6)
+    let viewers = counted(all.viewers, "viewer");
+    format!("{viewers}, {:.1} MB held{streams}", all.held as f64 / 1e6)
 }
 
 fn document(all: &RelayStatistics) -> serde_json::Value {

@@ -35,6 +35,7 @@ use crate::access::Destination;
 use crate::address::{Greeting, answering, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
+use crate::output::counted;
 use crate::signals::{stop_flag, unless_stopped};
 
 const NO_CLOCK: &str = "--realtime: the file has no clock (PCR) at its beginning, or is no transport stream of \
@@ -279,6 +280,10 @@ impl SenderHandler for OutputHandler {
                 return self.done(written);
             }
             SenderEvent::LatencyTooShort(short) => self.status.warn(&too_short(&short)),
+            SenderEvent::Occupied(reason, limit) => self.status.message(&format!(
+                "{to}: {reason}; waiting for up to {} s, as one that is gone may still have the place",
+                limit.as_secs()
+            )),
             SenderEvent::Lost(reason) => {
                 self.lost_at = Some(Instant::now());
                 let give_up = self.give_up;
@@ -294,9 +299,10 @@ impl SenderHandler for OutputHandler {
                 sentence.into_iter().for_each(|sentence| self.status.connection(&sentence));
             }
             SenderEvent::Overflow(dropped) => self.status.warn(&format!(
-                "the source is faster than the network: {} units of {} bytes dropped before they \
-                 were sent; lower the encoder's bit rate, or, if it sends in bursts, raise --buffer",
-                dropped.units, dropped.bytes
+                "the source is faster than the network: {} of {} dropped before they were sent; \
+                 lower the encoder's bit rate, or, if it sends in bursts, raise --buffer",
+                counted(dropped.units, "unit"),
+                counted(dropped.bytes, "byte")
             )),
             SenderEvent::Missed(sentence) => self.status.warn(&sentence),
             SenderEvent::Waiting => self
@@ -357,14 +363,14 @@ impl OutputHandler {
             format!(", the path bears {:.1} Mbit/s", rate.as_bits_per_sec() as f64 / 1e6)
         });
         let line = format!(
-            "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost{bears}{viewers}{}",
-            all.flow.units,
+            "{}, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} lost{bears}{viewers}{}",
+            counted(all.flow.units, "unit"),
             all.flow.bytes as f64 / 1e6,
             all.flow.dropped + all.overflow.units,
             all.flow.held_units,
             over.round_trip.map_or_else(|| "-".to_owned(), millis),
             over.packets_lost,
-            over.packets_sent,
+            counted(over.packets_sent, "packet"),
             paths::line(&self.figures),
         );
         let counters = Counters {
@@ -443,18 +449,19 @@ impl OutputHandler {
         };
         let (datagrams, wrong) = all.datagrams();
         self.status.message(&format!(
-            "sent {} units, {} bytes in {:.1} s: {} arrived, {} dropped at their deadline, {} by \
-             buffer overflow; the receiver delivered {} of {datagrams} datagrams undamaged, {wrong} \
-             were missing or damaged, {} units were late; {} reconnections{interrupted}",
-            all.flow.units,
-            all.flow.bytes,
+            "sent {}, {} in {:.1} s: {} arrived, {} dropped at their deadline, {} by buffer overflow; \
+             the receiver delivered {} of {} undamaged, {wrong} missing or damaged, {} late; \
+             {}{interrupted}",
+            counted(all.flow.units, "unit"),
+            counted(all.flow.bytes, "byte"),
             self.status.documents.started.elapsed().as_secs_f64(),
             all.flow.arrived,
             all.flow.dropped,
             all.overflow.units,
             datagrams - wrong,
-            all.report.late_units,
-            all.reconnected,
+            counted(datagrams, "datagram"),
+            counted(all.report.late_units, "unit"),
+            counted(all.reconnected, "reconnection"),
         ));
         Ok(())
     }
@@ -490,8 +497,8 @@ fn figures(all: &SenderTotals, over: Option<&ConnectionStatistics>) -> serde_jso
 /// What the line says about the viewers of a relay.
 fn of_viewers(viewers: &Viewers) -> String {
     format!(
-        ", {} viewers, {:.1} % of datagrams bad at the median one, {:.1} % at the worst",
-        viewers.count,
+        ", {}, {:.1} % of datagrams bad at the median one, {:.1} % at the worst",
+        counted(viewers.count, "viewer"),
         viewers.median_bad_share * 100.0,
         viewers.worst_bad_share * 100.0
     )

@@ -214,6 +214,14 @@ fn a_sender_over_two_paths_that_is_started_again_takes_over_with_both() {
     player.recv(&mut [0; 600]).expect("a datagram of the first");
     // Until its second path is there, too.
     sleep(Duration::from_millis(500));
+    // Another beside it says once that it waits.
+    let other = format!("udp://127.0.0.1:{}", free_port());
+    let beside = ran(send(&place, receiver.address, &other, &more));
+    beside.fails(3, &["another sender is connected"]);
+    for (words, most) in [("waiting for up to 10 s", 1), (" is up", 2)] {
+        let count = beside.err.matches(words).count();
+        assert!((1..=most).contains(&count), "{count} times `{words}`: {}", beside.err);
+    }
     first.kill().expect("killed");
     first.wait().expect("it ends");
     let mut second = send(&place, receiver.address, &from, &more);

@@ -1,6 +1,7 @@
 //! A file arrives whole though either side is killed, and media comes back.
 
 use std::fs;
+use std::io::BufRead;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Child;
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use super::common::{Place, SCENARIO, free_port, interrupt, wait_until};
+use serde_json::Value;
+
+use super::common::{Place, SCENARIO, free_port, interrupt, json_lines, wait_until};
 use super::relay::Relay;
 use super::{Receiver, noise, ran, send};
 
@@ -243,7 +246,10 @@ fn a_sender_that_is_started_again_takes_over_but_a_second_one_is_refused() {
     }
     // Another encoder's.
     let second = ran(live(&place, receiver.address, free_port()));
-    second.fails(3, &["the receiver ended it: another sender is connected"]);
+    second.fails(
+        3,
+        &["the receiver ended it: another sender is connected", "waiting for up to 10 s"],
+    );
     kill(&mut first);
     let third = live(&place, receiver.address, source);
     for _ in 0..500 {
@@ -257,4 +263,48 @@ fn a_sender_that_is_started_again_takes_over_but_a_second_one_is_refused() {
     assert_eq!(code, Some(0), "{printed}");
     assert_eq!(printed.matches("receiving from").count(), 2, "{printed}");
     assert!(!printed.contains("nothing is heard"), "it waits for no idle timeout: {printed}");
+}
+
+#[test]
+fn a_receiver_that_is_interrupted_reports_all_that_it_has() {
+    let place = Place::new("resume-last-report", SCENARIO);
+    let ((player, to), source) = (player(), free_port());
+    let receiver = Receiver::start(&place, &["--to", &to]);
+    let more = ["--insecure", "--json", "--reliability", "full"];
+    let from = format!("udp://127.0.0.1:{source}");
+    let mut sender = send(&place, receiver.address, &from, &more);
+    let mut out = std::io::BufReader::new(sender.stdout.take().expect("its output"));
+    let mut documents = Vec::new();
+    let mut next = |wanted: &dyn Fn(&Value) -> bool| loop {
+        let mut line = String::new();
+        assert!(out.read_line(&mut line).expect("a line") > 0, "it ended");
+        documents.extend(json_lines(&line));
+        if documents.last().is_some_and(wanted) {
+            return documents.last().expect("one").clone();
+        }
+    };
+    let encoder = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let say = |number: u64| {
+        let mut datagram = vec![7; 1_000];
+        datagram[..8].copy_from_slice(&number.to_be_bytes());
+        encoder.send_to(&datagram, ("127.0.0.1", source)).expect("sent");
+    };
+    // One that is reported; then some more, between two reports.
+    next(&|document| document["event"] == "figures");
+    say(0);
+    take(&player);
+    next(&|document| document["receiver"]["whole_datagrams"] == 1);
+    for number in 1..=20 {
+        say(number);
+        take(&player);
+    }
+    interrupt(&receiver.child);
+    let (code, printed) = receiver.end();
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("21 datagrams undamaged, 0 damaged, 0 missing"), "{printed}");
+    // It tries to connect again: what it had heard is known.
+    interrupt(&sender);
+    let totals = next(&|document| document["event"] == "totals");
+    assert_eq!(totals["receiver"]["whole_datagrams"], 21, "{totals}");
+    ran(sender).succeeds();
 }

@@ -1,11 +1,13 @@
 //! A stream that should be whole is, or both sides say that it is not; a file belongs to one sender.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use super::common::{Place, SCENARIO, interrupt, wait_until};
+use super::common::{ListeningProgram, Place, Ran, SCENARIO, interrupt, wait_until};
 use super::{Receiver, ran, send, send_with};
 
 /// Bytes of neither RTP nor MPEG-TS, which are sent as soon as they are read.
@@ -163,4 +165,24 @@ fn an_existing_file_is_replaced_only_if_the_user_says_so() {
     place
         .run(&["receive", "--listen", ":0", "--to", "-", "--overwrite"])
         .fails(2, &["--overwrite: --to names no file"]);
+}
+
+#[test]
+fn a_file_whose_name_is_no_text_is_sent_and_received() {
+    let place = Place::new("whole-no-text", SCENARIO);
+    let named = |before: &str, last: u8| {
+        OsString::from_vec([before.as_bytes(), &[b'f', 0xff, last]].concat())
+    };
+    fs::write(place.path("").join(named("", 1)), plain(100_000)).expect("written");
+    for (scheme, to) in [("", 2), ("file://", 3)] {
+        let mut receive = place.command(&["receive", "--listen", "127.0.0.1:0", "--json", "--to"]);
+        receive.arg(named(scheme, to));
+        let (receiver, printed) = ListeningProgram::of(receive);
+        let mut send = place.command(&["send", "--to", printed["url"].as_str().expect("a URL")]);
+        let sent = send.arg("--from").arg(named(scheme, 1)).output().expect("it starts");
+        Ran::of(sent).succeeds();
+        assert_eq!(receiver.end().1, Some(0));
+        let received = fs::read(place.path("").join(named("", to))).expect("the file");
+        assert!(received == plain(100_000), "the bytes differ");
+    }
 }

@@ -90,6 +90,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         }
         loop {
             if self.is_stopped() {
+                self.stopped(&[(connection, &reports)])?;
                 return Ok(Ended::Stopped);
             }
             if let Some((connection, flow)) = self.poll_listener(connection, &reports)? {

@@ -9,18 +9,13 @@ use ontempo_transport::live::{Connection, ReceiveFlow, SendFlow};
 use ontempo_transport::{CloseReason, Delivery, DeliveryOrder, FlowConfig};
 
 use super::{Joined, PathLabel};
+use crate::contest::Verdict;
 use crate::error::Error;
 use crate::flowing::Flowing;
 use crate::message::Report;
 use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
 use crate::reporting::{send, with_counts};
-use crate::takeover::{Contender, Entrance};
-
-/// Silence of all paths after which another sender may take their place.
-const SILENT: Wall = Wall::from_secs(1);
-
-/// A sender that is there is heard again within this time.
-const ANSWER: Wall = Wall::from_millis(100);
+use crate::takeover::{Contender, Entrance, holder};
 
 /// Deliveries of one path before the next one is looked at.
 const TURN: usize = 64;
@@ -64,13 +59,6 @@ struct Member {
     connection: Connection,
     flow: ReceiveFlow,
     reports: SendFlow,
-}
-
-impl Member {
-    fn silence(&self) -> Wall {
-        let Some(statistics) = self.connection.statistics() else { return Wall::MAX };
-        Wall::from_nanos(self.connection.clock().now().since(statistics.heard).as_nanos())
-    }
 }
 
 impl<H: ReceiverHandler> Receiver<H> {
@@ -149,6 +137,12 @@ impl<H: ReceiverHandler> Receiver<H> {
     ) -> Result<Ended, Error> {
         loop {
             if self.is_stopped() {
+                if let Some(stream) = &mut self.stream {
+                    stream.before = self.joined.report();
+                }
+                let over: Vec<_> =
+                    members.iter().map(|member| (&member.connection, &member.reports)).collect();
+                self.stopped(&over)?;
                 return Ok(Ended::Stopped);
             }
             if let Some((connection, flow)) = self.poll_paths(members, bell, contender)? {
@@ -273,16 +267,19 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
             }
         }
-        let Some(waited) = contender.as_ref().map(|contender| contender.since.elapsed()) else {
-            return Ok(None);
-        };
-        let silence = members.iter().map(Member::silence).min().unwrap_or(Wall::MAX);
-        let is_there = silence + ANSWER < waited;
-        if !is_there && silence < SILENT {
+        let Some(waiting) = contender else { return Ok(None) };
+        let connections = members.iter().map(|member| &member.connection);
+        // Without any that is open the flows end, and the contender is the next.
+        let Some(holder) = holder(self.held_at, connections) else { return Ok(None) };
+        let verdict = waiting.judge(holder);
+        if let (Verdict::Open { ask: true }, Some(stream)) = (verdict, &self.stream) {
+            members.iter().for_each(|member| send(&member.reports, &stream.last_report));
+        }
+        if matches!(verdict, Verdict::Open { .. }) {
             return Ok(None);
         }
         let Some(contender) = contender.take() else { return Ok(None) };
-        if is_there {
+        if verdict == Verdict::Stays {
             self.refuse_contender(contender)?;
             return Ok(None);
         }

@@ -1,5 +1,6 @@
 //! Sends a stream over several paths to one receiver.
 
+mod closed;
 mod reports;
 
 use std::collections::VecDeque;
@@ -117,6 +118,10 @@ pub struct PathSender<H> {
     progress_due: Instant,
     /// When a path was there last.
     there: Instant,
+    /// A receiver has taken the stream.
+    was_taken: bool,
+    /// When a receiver said first that it has another sender.
+    occupied_at: Option<Instant>,
     totals: SenderTotals,
     /// When the last report of the totals came.
     reported_at: Instant,
@@ -177,6 +182,8 @@ impl<H: SenderHandler> PathSender<H> {
             look_due: Instant::now(),
             progress_due: Instant::now() + PROGRESS,
             there: Instant::now(),
+            was_taken: false,
+            occupied_at: None,
             reported_at: Instant::now(),
             totals: SenderTotals::default(),
         };
@@ -467,6 +474,7 @@ impl<H: SenderHandler> PathSender<H> {
             return Ok(());
         }
         self.look_due = Instant::now() + Wall::from_nanos(STEP.as_nanos());
+        self.note_taken()?;
         for path in 0..self.dials.len() {
             // A path that refuses may be another host now: the others go on.
             let _ = self.dial(path);
@@ -476,7 +484,9 @@ impl<H: SenderHandler> PathSender<H> {
         self.sample();
         self.group.look(self.clock.now());
         while let Some(event) = self.group.poll_event() {
-            self.emit(SenderEvent::Path(event))?;
+            if !self.waits() {
+                self.emit(SenderEvent::Path(event))?;
+            }
         }
         if self.dials.iter().any(|dial| dial.session.is_some()) {
             self.there = Instant::now();
@@ -484,24 +494,6 @@ impl<H: SenderHandler> PathSender<H> {
             return Err(Error::Lost("no path answers".to_owned()));
         }
         self.progress()
-    }
-
-    fn check_closed(&mut self, path: usize) -> Result<(), Error> {
-        let dial = &mut self.dials[path];
-        let Some(closed) = dial.session.as_ref().and_then(|session| session.connection.is_closed())
-        else {
-            return Ok(());
-        };
-        if closed.reason.is_final() {
-            return Err(Error::EndedByReceiver(closed));
-        }
-        if let Some(mut session) = dial.session.take() {
-            session.close("lost");
-        }
-        let round_trip = dial.statistics.take().and_then(|over| over.round_trip);
-        dial.attempts = Some(Attempts::new(self.clock.now(), round_trip));
-        self.group.closed(self.clock.now(), path);
-        Ok(())
     }
 
     fn sample(&mut self) {

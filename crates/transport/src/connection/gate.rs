@@ -89,6 +89,7 @@ pub(super) struct AckGate {
     /// `None`: the stack acknowledges by itself.
     policy: Option<AckPolicy>,
     largest: Option<u64>,
+    newest_at: Option<Time>,
     due: Due,
 }
 
@@ -110,11 +111,19 @@ impl AckGate {
         };
     }
 
+    /// When a packet came last that was newer than all before: one that is older, others who have seen it can send
+    /// again.
+    pub(super) fn newest_at(&self) -> Option<Time> {
+        self.newest_at
+    }
+
     /// Packet `number` was received. A number that does not follow the largest begins a gap, fills
     /// one or is a duplicate: it is acknowledged immediately.
     pub(super) fn on_packet(&mut self, now: Time, number: u64) {
         let in_order = self.largest.is_none_or(|largest| number == largest + 1);
-        self.largest = self.largest.max(Some(number));
+        if Some(number) > self.largest {
+            (self.largest, self.newest_at) = (Some(number), Some(now));
+        }
         let Some(policy) = &mut self.policy else { return };
         self.due =
             match (self.due, policy.on_segment(now, Segment { in_order, ..Segment::in_order() })) {

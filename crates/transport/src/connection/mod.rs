@@ -361,7 +361,7 @@ impl Connection {
             burst: account.burst,
             acks_sent: all.frame_tx.acks,
             acks_received: all.frame_rx.acks,
-            heard: self.heard,
+            heard: self.acks.newest_at().unwrap_or(self.heard),
         }
     }
 

@@ -238,6 +238,7 @@ pub struct ConnectionStatistics {
     pub acks_sent: u64,
     /// ACK frames received.
     pub acks_received: u64,
-    /// When the last packet arrived; before the first, when the connection began.
+    /// When the last packet arrived that is newer than all before; before the first, when the connection began. Not
+    /// an old one, which others who have seen it can send again.
     pub heard: Time,
 }
