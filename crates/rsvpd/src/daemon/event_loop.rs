@@ -19,6 +19,7 @@ use super::neighbours_file::NeighboursFile;
 use super::observed::Observed;
 use super::owners::Owners;
 use super::state::{Daemon, SETTLING};
+use super::sweep::sweep;
 use crate::applications::{Applications, Id};
 use crate::config::Config;
 use crate::enforcement::Enforcement;
@@ -79,6 +80,7 @@ pub fn run(config: Config, signals: Signals<'_>, log: Log<'_>) -> Result<(), Dae
         _ => DaemonError::system("cannot open sockets for RSVP", &error),
     })?;
     let lock = Lock::take(Path::new(lock::FOLDER))?;
+    sweep(&lock);
     let mut daemon = Daemon::open(config, packets, log)?;
     let of_namespace = NeighboursFile::of_this_namespace(lock.neighbours());
     daemon.neighbours_file =

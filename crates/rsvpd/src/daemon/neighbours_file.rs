@@ -9,11 +9,16 @@ use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::sys::get_number;
 
+/// What its name has after that of the lock and a dot.
+pub(super) const EXTENSION: &str = "neighbours";
+/// A daemon that runs writes it so often at least, so that its age tells when the daemon has ended.
+pub(super) const TOUCH: Duration = Duration::from_secs(3_600);
 /// Bytes of the file, at most.
 const MAX_FILE: u64 = 64 << 10;
 
