@@ -24,15 +24,16 @@ use ontempo_foundation::{Bytes, Duration, Percent, Rate};
 use ontempo_reservation::htb::{Aggregate, Device, Htb};
 use ontempo_reservation::integrity::{Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use crate::aggregates::WrittenAggregate;
+use crate::aggregates::{WrittenAggregate, aggregates};
 use crate::applications::group;
 use crate::count::Count;
 use crate::error::DaemonError;
 use crate::keys::{WrittenKey, WrittenNeighbour, by_address};
 use crate::link_layer::{LinkLayer, Overhead};
 use crate::log::Level;
+use crate::written::{flag, table, text, with_key};
 
 /// Bytes of a socket's path at most (unix(7)).
 const MAX_SOCKET: usize = 107;
@@ -50,28 +51,33 @@ pub struct Config {
     #[serde(default = "default_refresh")]
     pub(crate) refresh: Duration,
     /// The path of the local socket.
-    #[serde(default = "default_socket")]
+    #[serde(default = "default_socket", deserialize_with = "socket_path")]
     pub(crate) socket: PathBuf,
     /// The group that may connect, besides root.
+    #[serde(default, deserialize_with = "group_name")]
     pub(crate) group: Option<String>,
     /// The socket's mode, octal.
-    #[serde(default = "default_mode")]
+    #[serde(default = "default_mode", deserialize_with = "octal")]
     mode: String,
     /// Interfaces without a key serve routers and hosts behind them, not this host's applications
     /// alone.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     pub(crate) trust_network: bool,
     /// Lines of this level and above are written.
     #[serde(default = "default_log")]
     pub(crate) log: Level,
     #[serde(default)]
     limits: Limits,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "by_name")]
     pub(crate) interfaces: BTreeMap<String, Interface>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table such as { sessions = 20000 }"
+)]
 struct Limits {
     sessions: Option<Count>,
     all_senders: Option<Count>,
@@ -85,7 +91,11 @@ struct Limits {
 
 /// An interface with RSVP.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table such as { rate = \"1.5 Mbit/s\" }"
+)]
 pub(crate) struct Interface {
     /// The link's rate.
     pub(crate) rate: Rate,
@@ -100,16 +110,16 @@ pub(crate) struct Interface {
     /// The link's latency without queueing, for ADSPEC.
     pub(crate) latency: Option<Duration>,
     /// Guaranteed service is offered.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     pub(crate) guaranteed: bool,
     /// Refresh reduction (RFC 2961).
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     pub(crate) refresh_reduction: bool,
     /// Reservations are enforced by HTB; otherwise only admitted.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     pub(crate) enforce: bool,
     /// Reservations that share a class, to which packets come by their DSCP (RFC 2998).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "aggregates")]
     aggregates: Vec<WrittenAggregate>,
     /// Messages must be sealed with it (RFC 2747), except those of neighbours with their own.
     key: Option<WrittenKey>,
@@ -152,6 +162,24 @@ fn yes() -> bool {
     true
 }
 
+fn group_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, r#"the name of a group, such as "video""#).map(Some)
+}
+
+fn socket_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    text(deserializer, r#"a path, such as "/run/ontempo-rsvp.sock""#)
+}
+
+fn octal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, r#"up to four octal digits in quotes, such as "0660""#)
+}
+
+fn by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Interface>, D::Error> {
+    table(deserializer, "a table for each interface, such as [interfaces.eth1]")
+}
+
 impl Config {
     /// Reads the file and the secrets that it names.
     ///
@@ -162,7 +190,7 @@ impl Config {
         let failed = |what: String| DaemonError::Input(format!("{}: {what}", path.display()));
         let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
         let mut config: Self =
-            toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into()))?;
+            toml::from_str(&text).map_err(|error| failed(with_key(&error, &text)))?;
         config.check().map_err(failed)?;
         config.path = path.to_owned();
         let folder = path.parent().unwrap_or(Path::new("."));
