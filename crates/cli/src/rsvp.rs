@@ -1,7 +1,8 @@
 //! `ontempo rsvpd` and `ontempo rsvp`: reservations of this host.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ const LINES: Share = Share { burst: 256, interval: Duration::from_secs(1) };
 
 /// Interval at which Ctrl-C is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a daemon that does not answer is asked again, at least.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Self {
@@ -90,18 +94,10 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     match &arguments.command {
         RsvpCommand::Status(arguments) => {
             let Some(every) = arguments.watch else {
-                return show_status(&mut client, arguments.json.json, false);
+                return show_status(client.ask(Request::Status)?, arguments.json.json, false);
             };
-            let stopped = stop_flag()?;
             let every = Duration::from_nanos(every.as_nanos()).max(POLL_INTERVAL);
-            while !stopped.load(Ordering::Relaxed) {
-                show_status(&mut client, arguments.json.json, std::io::stdout().is_terminal())?;
-                if !has_reader() {
-                    break;
-                }
-                pause(every, &stopped);
-            }
-            Ok(())
+            watch(&path, client, every, arguments.json.json)
         }
         RsvpCommand::Send(send) => announce(&mut client, send),
         RsvpCommand::Reserve(reserve) => reserve_flows(&mut client, reserve),
@@ -139,9 +135,49 @@ fn reserve_flows(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> 
     follow(client, &reserve.options)
 }
 
+/// Shows the status again and again until Ctrl-C. A daemon that restarts is waited for: it is what an
+/// operator watches.
+fn watch(path: &Path, client: Client, every: Duration, json: bool) -> Result<(), Failure> {
+    let stopped = stop_flag()?;
+    let (mut client, mut waits) = (Some(client), false);
+    while !stopped.load(Ordering::Relaxed) && has_reader() {
+        match ask_again(path, &mut client) {
+            Ok(answer) => {
+                waits = false;
+                show_status(answer, json, std::io::stdout().is_terminal())?;
+            }
+            Err(ClientError::Io(error)) => {
+                if !std::mem::replace(&mut waits, true) {
+                    write_stderr(&format!(
+                        "the RSVP daemon does not answer ({error}); waiting for it"
+                    ));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        pause(if waits { every.min(RETRY_INTERVAL) } else { every }, &stopped);
+    }
+    Ok(())
+}
+
+/// Asks for the status by the connection, or by a new one where that is over.
+fn ask_again(path: &Path, client: &mut Option<Client>) -> Result<Answer, ClientError> {
+    if let Some(known) = client {
+        match known.ask(Request::Status) {
+            // One that is only slow may answer the next question.
+            Err(ClientError::Io(error)) if error.kind() != ErrorKind::TimedOut => *client = None,
+            answered => return answered,
+        }
+    }
+    let mut new = Client::connect(path)?;
+    let answer = new.ask(Request::Status)?;
+    *client = Some(new);
+    Ok(answer)
+}
+
 /// `clears`: a table replaces what a terminal shows.
-fn show_status(client: &mut Client, json: bool, clears: bool) -> Result<(), Failure> {
-    let Answer::Status(status) = client.ask(Request::Status)? else {
+fn show_status(answer: Answer, json: bool, clears: bool) -> Result<(), Failure> {
+    let Answer::Status(status) = answer else {
         return Err(Failure::Environment("the daemon has sent no status".into()));
     };
     if json {

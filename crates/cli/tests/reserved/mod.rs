@@ -173,6 +173,8 @@ impl Network {
     pub(crate) fn program(&self, node: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(node), program]);
+        // By which it ends with the test.
+        command.current_dir(&self.place.0);
         command
     }
 
