@@ -16,10 +16,10 @@ pub(crate) fn batch(lines: &[String]) -> Result<(), Refused> {
     run(&["-batch", "-"], lines)
 }
 
-/// Runs all lines; those that fail are passed over.
-pub(crate) fn batch_all(lines: &[String]) {
-    // What is not there any more need not be removed.
-    let _ = run(&["-force", "-batch", "-"], lines);
+/// Runs all lines; those that fail are passed over. False where any has failed: what is not there any more need not be
+/// removed.
+pub(crate) fn batch_all(lines: &[String]) -> bool {
+    lines.is_empty() || run(&["-force", "-batch", "-"], lines).is_ok()
 }
 
 fn run(arguments: &[&str], lines: &[String]) -> Result<(), Refused> {

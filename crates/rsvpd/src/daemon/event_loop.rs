@@ -134,6 +134,7 @@ impl<'a> Daemon<'a> {
             started: Instant::now(),
             purge_at: BTreeMap::new(),
             update_at: Time::NEVER,
+            retry_at: Time::NEVER,
             dropped: BTreeMap::new(),
             bad_packets: 0,
             packets_in: 0,
@@ -177,6 +178,7 @@ impl Daemon<'_> {
                 self.machine.routes_changed(now);
             }
             self.purge(now);
+            self.retry_stuck(now);
             self.machine.on_timeout(now);
             self.settle();
             self.observe(now);
@@ -215,7 +217,7 @@ impl Daemon<'_> {
         let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
         let due = self.purge_at.values().copied().fold(due, Time::min);
         let due = due.min(self.update_at).min(self.applications.accept_at(now));
-        let due = due.min(self.observed.due());
+        let due = due.min(self.observed.due()).min(self.retry_at);
         let wait = (due != Time::NEVER).then(|| {
             let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());
             let (secs, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
@@ -309,8 +311,12 @@ impl Daemon<'_> {
             })
             .collect();
         let failed = self.enforcement.apply(requests);
+        let stuck = self.say_stuck();
         for (place, (request, before)) in requests.iter().zip(classes).enumerate() {
-            if failed.iter().all(|(other, _)| *other != place) {
+            let name = self.name_of(request.place().0);
+            let stays = matches!(request, ControlRequest::Remove(..))
+                && stuck.iter().any(|one| one.device == name && one.class == before);
+            if !stays && failed.iter().all(|(other, _)| *other != place) {
                 self.log_class(request, before);
             }
         }
@@ -343,6 +349,7 @@ impl Daemon<'_> {
         self.owners.all_of(None).end(&mut self.machine, now);
         self.settle();
         self.enforcement.end();
+        self.say_stuck();
         if let Err(what) = self.end_all_left() {
             self.say(Level::Error, &what);
         }

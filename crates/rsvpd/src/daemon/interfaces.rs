@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_reservation::htb::Stuck;
 use ontempo_reservation::machine::{ControlRequest, ErrorTerms, InterfaceConfig, InterfaceId};
 
 use super::state::{Daemon, time_of_day};
@@ -12,6 +13,9 @@ use crate::error::DaemonError;
 use crate::log::Level;
 use crate::routes::Interface;
 use crate::traffic_control::with_htb;
+
+/// Classes that another program keeps are tried again so often.
+const RETRY: Duration = Duration::from_secs(5);
 
 impl Daemon<'_> {
     /// Sets up the interfaces that are up, and ends what a daemon before this one has left on others.
@@ -122,6 +126,10 @@ impl Daemon<'_> {
             let mtu = Bytes::new(u64::from(new.mtu));
             let device = config.device(name, mtu, new.layer).map_err(DaemonError::Input)?;
             let taken = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
+            self.say_stuck();
+            if self.enforcement.is_stuck() {
+                self.retry_at = self.retry_at.min(self.now() + RETRY);
+            }
             if self.enforcement.is_recovering(id) {
                 let machine = self.config.machine();
                 let until = self.now() + machine.lifetime(machine.refresh);
@@ -208,11 +216,36 @@ impl Daemon<'_> {
             }
             !is_due
         });
+        self.say_stuck();
         if purged > 0 {
             let line =
                 format!("removed {purged} classes that were taken over and not refreshed in time");
             self.say(Level::Notice, &line);
         }
+    }
+
+    /// Tells which classes could not be removed since this was asked last, each once.
+    pub(super) fn say_stuck(&mut self) -> Vec<Stuck> {
+        let stuck = self.enforcement.take_stuck();
+        for one in &stuck {
+            self.say(Level::Error, &one.to_string());
+        }
+        if !stuck.is_empty() {
+            self.retry_at = self.retry_at.min(self.now() + RETRY);
+        }
+        stuck
+    }
+
+    /// Tries again to remove these, as long as there are any.
+    pub(super) fn retry_stuck(&mut self, now: Time) {
+        if now < self.retry_at {
+            return;
+        }
+        for (name, class) in self.enforcement.retry_stuck() {
+            let line = format!("{name}: class {class} removed: nothing is in its way any more");
+            self.say(Level::Notice, &line);
+        }
+        self.retry_at = if self.enforcement.is_stuck() { now + RETRY } else { Time::NEVER };
     }
 
     /// An interface's name; its number where it has none of ours.

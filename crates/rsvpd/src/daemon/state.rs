@@ -34,6 +34,8 @@ pub(super) struct Daemon<'a> {
     pub(super) purge_at: BTreeMap<InterfaceId, Time>,
     /// When the interfaces and routes are read again after a change.
     pub(super) update_at: Time,
+    /// When classes that could not be removed are tried again.
+    pub(super) retry_at: Time,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) bad_packets: u64,
     pub(super) packets_in: u64,
