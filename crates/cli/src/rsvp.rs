@@ -94,7 +94,8 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     match &arguments.command {
         RsvpCommand::Status(arguments) => {
             let Some(every) = arguments.watch else {
-                return show_status(client.ask(Request::Status)?, arguments.json.json, false);
+                let answer = client.ask(Request::Status).map_err(unavailable)?;
+                return show_status(answer, arguments.json.json, false);
             };
             let every = Duration::from_nanos(every.as_nanos()).max(POLL_INTERVAL);
             watch(&path, client, every, arguments.json.json)
@@ -146,18 +147,21 @@ fn watch(path: &Path, client: Client, every: Duration, json: bool) -> Result<(),
                 waits = false;
                 show_status(answer, json, std::io::stdout().is_terminal())?;
             }
-            Err(ClientError::Io(error)) => {
+            Err(error @ ClientError::NoReply(_)) => return Err(unavailable(error)),
+            Err(error) => {
                 if !std::mem::replace(&mut waits, true) {
-                    write_stderr(&format!(
-                        "the RSVP daemon does not answer ({error}); waiting for it"
-                    ));
+                    write_stderr(&format!("the daemon does not answer; waiting for it ({error})"));
                 }
             }
-            Err(error) => return Err(error.into()),
         }
         pause(if waits { every.min(RETRY_INTERVAL) } else { every }, &stopped);
     }
     Ok(())
+}
+
+/// A status needs no input that could be wrong.
+fn unavailable(error: ClientError) -> Failure {
+    Failure::Environment(error.to_string())
 }
 
 /// Asks for the status by the connection, or by a new one where that is over.

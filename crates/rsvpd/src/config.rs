@@ -40,6 +40,8 @@ const MAX_SOCKET: usize = 107;
 /// Refresh periods below this are a flood, above it state would live for hours.
 const REFRESHES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3600)];
 
+const NOTHING: Rate = Rate::from_bits_per_sec(0);
+
 /// The configuration of a daemon; read with [`Config::read`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -366,6 +368,14 @@ impl Interface {
         }
         if self.rate == Rate::default() {
             return Err(".rate: must be above 0".to_owned());
+        }
+        // All traffic would wait for a link that is slower than any.
+        if self.enforce && Device::most_reservable(self.rate, self.aggregates.len()) == NOTHING {
+            return Err(format!(
+                ".rate: of {} nothing is left beside the daemon's own classes; give the rate of the \
+                 link, such as \"1.5 Mbit/s\"",
+                self.rate
+            ));
         }
         if self.reservable > Percent::ALL {
             return Err(format!(".reservable: {} is more than 100 %", self.reservable));

@@ -71,7 +71,15 @@ impl Client {
     pub fn ask(&mut self, request: Request) -> Result<Answer, ClientError> {
         self.last += 1;
         let asked = self.last;
-        self.stream.write_all(&line(&Question { id: asked, request }))?;
+        if let Err(error) = self.stream.write_all(&line(&Question { id: asked, request })) {
+            // A daemon that refuses a connection has said why before it has closed it.
+            return match self.reply(Some(Instant::now())) {
+                Ok(Some(Reply::Answer { result: Answer::Refused(reason), .. })) => {
+                    Err(ClientError::Refused(reason))
+                }
+                _ => Err(error.into()),
+            };
+        }
         let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match self.reply(Some(until))? {

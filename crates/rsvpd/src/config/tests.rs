@@ -166,6 +166,17 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (neighbour("0.0.0.0"), "\"0.0.0.0\" must be the address of a neighbour"),
         (format!("socket = \"\"\n{eth1}"), "socket: \"\" must be a path of 1 to 107 bytes"),
         (format!("socket = \"/{}\"\n{eth1}", "a".repeat(107)), "a path of 1 to 107 bytes"),
+        (
+            "[interfaces.eth1]\nrate = \"8 bit/s\"\n".to_owned(),
+            "eth1.rate: of 8 bit/s nothing is left",
+        ),
+        (
+            format!(
+                "{eth1}aggregates = [{}]\n[interfaces.eth2]\nrate = \"32 kbit/s\"\n",
+                "{ dscp = \"EF\" }"
+            ),
+            "eth2.rate: of 32 kbit/s",
+        ),
         ("[interfaces.lo]\nrate = \"1 Mbit/s\"\n".to_owned(), "the loopback has no neighbours"),
     ] {
         let error = read_whole("wrong", &text).expect_err(&text);

@@ -164,6 +164,9 @@ impl Daemon<'_> {
                         if let Some(error) = self.applications.accept(now) {
                             self.say(Level::Error, &format!("cannot accept applications: {error}"));
                         }
+                        if let Some(refused) = self.applications.take_refused(now) {
+                            self.say(Level::Warning, &refused);
+                        }
                     }
                     Ready::Application(id, flags) => self.serve_application(id, flags),
                 }

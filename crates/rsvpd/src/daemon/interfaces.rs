@@ -107,7 +107,12 @@ impl Daemon<'_> {
                 self.settle();
                 self.enforcement.detach(id);
                 if usable.is_none() {
-                    self.say(Level::Warning, &format!("{name}: is down"));
+                    let why = match found.get(&name) {
+                        None => "is gone",
+                        Some(new) if new.up => "has no address",
+                        Some(_) => "is down",
+                    };
+                    self.say(Level::Warning, &format!("{name}: {why}"));
                 }
             }
             if let Some(new) = usable

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::lock::{Lock, PREFIX};
-use super::neighbours_file::{EXTENSION, TOUCH};
+use super::neighbours_file::{BESIDE, EXTENSION, TOUCH};
 
 /// Files of neighbours are kept so long for a daemon that is started again; one that runs touches its own more often.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3_600);
@@ -61,8 +61,9 @@ fn lock_of(path: &Path) -> Option<PathBuf> {
 fn end(lock: &Path, neighbours: Option<&Path>) {
     // Nobody gets it meanwhile: a daemon that starts there waits.
     let Ok(Some(_held)) = Lock::try_at(lock) else { return };
+    // They may be gone already.
+    let _ = fs::remove_file(lock.with_extension(BESIDE));
     if let Some(neighbours) = neighbours {
-        // It may be gone already.
         let _ = fs::remove_file(neighbours);
     }
 }
@@ -95,6 +96,7 @@ mod tests {
         for (number, age) in [(1, young), (2, old), (4, old)] {
             make(&format!("rsvpd-{number}"), old);
             make(&format!("rsvpd-{number}.neighbours"), age);
+            make(&format!("rsvpd-{number}.new"), age);
         }
         make("rsvpd-3.neighbours", old);
         let running = Lock::try_at(&folder.join("rsvpd-4")).unwrap().unwrap();
@@ -115,6 +117,7 @@ mod tests {
             "rsvpd-1.neighbours",
             "rsvpd-4",
             "rsvpd-4.neighbours",
+            "rsvpd-4.new",
             "rsvpd-5x",
             "rsvpd-6.neighbours.old",
             "rsvpd-7",
