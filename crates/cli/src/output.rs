@@ -92,6 +92,9 @@ fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Bytes that a pipe takes at once where it is ready (PIPE_BUF, pipe(7)).
+const READY: usize = 4_096;
+
 /// Waits until standard output takes bytes: a pipe that is ready takes at least 4 KiB.
 ///
 /// # Errors
@@ -137,6 +140,18 @@ fn emit_written(json: serde_json::Result<String>) -> Result<(), Failure> {
 /// Writes `text` to standard error, as [`emit`] does; errors are ignored.
 pub(crate) fn write_stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+}
+
+/// The same for who has more to do than to wait for a reader: false where that does not take all of it.
+pub(crate) fn try_stderr(text: &str) -> bool {
+    let text = format!("{}\n", printable_lines(text));
+    let mut err = io::stderr().lock();
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    text.as_bytes().chunks(READY).all(|piece| {
+        let mut polled = [PollFd::new(&err, PollFlags::OUT)];
+        let is_ready = poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0);
+        is_ready && err.write_all(piece).is_ok()
+    })
 }
 
 /// Converts `error` to a failure; with `json`, also prints its problems as JSON.

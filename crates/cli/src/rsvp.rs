@@ -19,7 +19,9 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share};
-use crate::output::{emit, emit_json, emit_on_clear_terminal, has_reader, table, write_stderr};
+use crate::output::{
+    emit, emit_json, emit_on_clear_terminal, has_reader, table, try_stderr, write_stderr,
+};
 use crate::signals::{pause, stop_flag, stop_stream, stream_of};
 
 /// Lines of the daemon: at once, and then one in each interval.
@@ -50,11 +52,10 @@ impl From<ClientError> for Failure {
 }
 
 pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
-    let read = || {
-        let config = Config::read(&arguments.file)?;
-        Ok(if arguments.trust_network { config.trusting_network() } else { config })
+    let trusting = |config: Config| {
+        if arguments.trust_network { config.trusting_network() } else { config }
     };
-    let config: Config = read()?;
+    let config = trusting(Config::read(&arguments.file)?);
     if arguments.check {
         config.check_group()?;
         return emit(&format!(
@@ -67,16 +68,21 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     let mut limits = [(); 2].map(|()| LineLimit::new(Instant::now(), LINES));
     // journald reads levels from prefixes (sd-daemon(3)).
     let with_levels = std::env::var_os("JOURNAL_STREAM").is_some();
+    // Its neighbours wait for the daemon, which waits for no reader of its log.
+    let mut unread = 0_u64;
     let mut log = |level: Level, line: &str| {
         let limit = &mut limits[usize::from(level >= Level::Info)];
         for line in limit.lines(Instant::now(), "neighbours and applications", line) {
             let prefix = if with_levels { format!("<{}>", level.number()) } else { String::new() };
             // journald reads each line by itself: the cause of an error of a file is in its last.
-            let lines: Vec<_> = line.lines().map(|line| format!("{prefix}{line}")).collect();
-            write_stderr(&lines.join("\n"));
+            let lines = line.lines().map(|line| format!("{prefix}{line}"));
+            let missing = format!("{prefix}{unread} lines are missing, which nobody read in time");
+            let lines: Vec<_> = (unread > 0).then_some(missing).into_iter().chain(lines).collect();
+            unread = if try_stderr(&lines.join("\n")) { 0 } else { unread + 1 };
         }
     };
     let (stop, restart, reload) = (stop_stream()?, stream_of(&[SIGUSR1])?, stream_of(&[SIGHUP])?);
+    let read = || Config::read_again(&arguments.file).map(trusting);
     let signals = Signals { stop: &stop, restart: &restart, reload: &reload, read: &read };
     ontempo_rsvpd::run(config, signals, &mut log)?;
     Ok(())

@@ -15,12 +15,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use netlink_packet_route::link::LinkLayerType;
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
+use ontempo_place::read_regular;
 use ontempo_reservation::htb::{Aggregate, Device, Htb};
 use ontempo_reservation::integrity::{Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
@@ -35,6 +37,8 @@ use crate::link_layer::{LinkLayer, Overhead};
 use crate::log::Level;
 use crate::written::{flag, table, text, with_key};
 
+/// Bytes of the file at most.
+const MAX_FILE: u64 = 4 << 20;
 /// Bytes of a socket's path at most (unix(7)).
 const MAX_SOCKET: usize = 107;
 /// Refresh periods below this are a flood, above it state would live for hours.
@@ -164,6 +168,16 @@ fn yes() -> bool {
     true
 }
 
+/// What is in a file, or comes by a pipe, as in `ontempo rsvpd <(...)`.
+fn read_to_end(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other(format!("it has more than {MAX_FILE} bytes")));
+    }
+    Ok(bytes)
+}
+
 fn group_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     text(deserializer, r#"the name of a group, such as "video""#).map(Some)
 }
@@ -189,8 +203,21 @@ impl Config {
     /// Where one cannot be read, a field is unknown, lacks its unit or has a value that cannot be;
     /// with the file and the field.
     pub fn read(path: &Path) -> Result<Self, DaemonError> {
+        Self::of(path, read_to_end(path))
+    }
+
+    /// The same for a daemon that runs, which waits for no writer of a named pipe.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); also where it is no regular file.
+    pub fn read_again(path: &Path) -> Result<Self, DaemonError> {
+        Self::of(path, read_regular(path, MAX_FILE))
+    }
+
+    fn of(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, DaemonError> {
         let failed = |what: String| DaemonError::Input(format!("{}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let bytes = read.map_err(|error| failed(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
         let mut config: Self =
             toml::from_str(&text).map_err(|error| failed(with_key(&error, &text)))?;
         config.check().map_err(failed)?;

@@ -165,6 +165,13 @@ impl Network {
         fs::write(self.place.path(&format!("{node}.toml")), text).expect("a configuration");
     }
 
+    /// Changes a node's configuration.
+    pub(crate) fn rewrite(&self, node: &str, change: impl FnOnce(&str) -> String) {
+        let path = self.place.path(&format!("{node}.toml"));
+        let text = fs::read_to_string(&path).expect("a configuration");
+        fs::write(path, change(&text)).expect("it is written");
+    }
+
     pub(crate) fn socket(&self, node: &str) -> String {
         self.place.path(&format!("{node}.sock")).display().to_string()
     }

@@ -38,7 +38,20 @@ pub enum ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "the RSVP daemon cannot be reached: {error}"),
+            Self::Io(error) => {
+                write!(f, "the RSVP daemon cannot be reached: ")?;
+                match error.kind() {
+                    ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::BrokenPipe => {
+                        f.write_str("it has ended the connection, and what was asked for by that")
+                    }
+                    ErrorKind::TimedOut => {
+                        write!(f, "it does not answer within {} s", ANSWER_TIMEOUT.as_secs())
+                    }
+                    _ => error.fmt(f),
+                }
+            }
             Self::NoReply(line) => write!(f, "the RSVP daemon sent an invalid reply: {line}"),
             Self::Refused(reason) => f.write_str(reason),
         }

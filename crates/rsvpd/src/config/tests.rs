@@ -266,6 +266,25 @@ fn a_secret_in_what_is_no_file_is_refused_and_not_waited_for() {
 }
 
 #[test]
+fn a_file_without_an_end_is_not_read_and_a_daemon_that_runs_waits_for_no_pipe() {
+    let error = Config::read(Path::new("/dev/zero")).expect_err("endless").to_string();
+    assert_eq!(error, "/dev/zero: it has more than 4194304 bytes");
+    let pipe = std::env::temp_dir().join(format!("ontempo-again-{}", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = Config::read_again(&pipe).expect_err("no file").to_string();
+    assert!(error.ends_with(": it is no regular file"), "{error}");
+    // At the start, what comes by it is the configuration.
+    let text = "[interfaces.eth1]\nrate = \"1 Mbit/s\"\n";
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, text)
+    });
+    assert!(Config::read(&pipe).unwrap().interfaces.contains_key("eth1"));
+    writer.join().unwrap().unwrap();
+    fs::remove_file(pipe).unwrap();
+}
+
+#[test]
 fn a_group_that_this_host_does_not_have_is_told_before_the_start() {
     let text = "group = \"no-such-group\"\n[interfaces.eth1]\nrate = \"1 Mbit/s\"\n";
     let config = read_whole("group", text).unwrap();
