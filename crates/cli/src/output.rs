@@ -77,6 +77,21 @@ pub(crate) fn has_reader() -> bool {
     poll(&mut polled, Some(&at_once)).is_err() || !polled[0].revents().contains(PollFlags::ERR)
 }
 
+/// The same for who has more to do than to wait for a reader: false, and nothing is written, where that takes nothing
+/// now, and of more than a pipe takes at once.
+pub(crate) fn try_emit(text: &str) -> Result<bool, Failure> {
+    // Nobody else writes meanwhile.
+    let out = io::stdout().lock();
+    let is_ready = text.len() < READY && is_ready(&out);
+    if is_ready { emit(text).map(|()| true) } else { Ok(false) }
+}
+
+/// Whether a write does not wait, or fails.
+fn is_ready(out: impl AsFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&out, PollFlags::OUT)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
 fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let ending = if text.ends_with('\n') { "" } else { "\n" };
@@ -146,12 +161,7 @@ pub(crate) fn write_stderr(text: &str) {
 pub(crate) fn try_stderr(text: &str) -> bool {
     let text = format!("{}\n", printable_lines(text));
     let mut err = io::stderr().lock();
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    text.as_bytes().chunks(READY).all(|piece| {
-        let mut polled = [PollFd::new(&err, PollFlags::OUT)];
-        let is_ready = poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0);
-        is_ready && err.write_all(piece).is_ok()
-    })
+    text.as_bytes().chunks(READY).all(|piece| is_ready(&err) && err.write_all(piece).is_ok())
 }
 
 /// Converts `error` to a failure; with `json`, also prints its problems as JSON.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_reservation::htb::{
-    Device, Htb, QueueKind, Root, Stuck, is_left_on, left_on, lines_to_end, root_of,
+    Device, Htb, QueueKind, Root, Stuck, in_the_way, is_left_on, left_on, lines_to_end, root_of,
 };
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
 
-use crate::tc::{Refused, batch, batch_all};
+use crate::tc::{Refused, batch, batch_all, batch_each};
 use crate::traffic_control::objects;
 
 /// All interfaces that are enforced on.
@@ -63,6 +63,9 @@ impl Enforcement {
         let (ended, lines): (Vec<_>, Vec<_>) =
             lines.into_iter().partition(|line| line.starts_with("class del "));
         let done = batch(&lines).map_err(|refused| {
+            if let Some(cause) = cause(&name) {
+                return cause;
+            }
             let lacks = refused.reason.contains("kind is unknown");
             let why = "; this needs a kernel with CONFIG_NET_SCH_HTB";
             format!("{name}: {}{}", refused.reason, if lacks { why } else { "" })
@@ -125,10 +128,10 @@ impl Enforcement {
     pub(crate) fn reshape(&mut self, id: InterfaceId, to: Device) -> Result<(), String> {
         let Some(device) = self.devices.get_mut(&id) else { return Ok(()) };
         let lines = device.reshape(to);
-        if lines.is_empty() {
-            return Ok(());
-        }
-        batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
+        // What one line cannot change keeps no other from it.
+        batch_each(&lines).map_err(|refused| {
+            cause(device.name()).unwrap_or_else(|| format!("{}: {}", device.name(), refused.reason))
+        })
     }
 
     /// Ends the traffic control of an interface.
@@ -229,7 +232,14 @@ fn shorten_queue(device: &mut Htb) -> Result<(), String> {
         return Ok(());
     }
     let lines = device.best_effort(QueueKind::Fifo);
-    batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
+    batch(&lines).map_err(|refused| {
+        cause(device.name()).unwrap_or_else(|| format!("{}: {}", device.name(), refused.reason))
+    })
+}
+
+/// What is in the way on an interface, where that is another program's.
+fn cause(name: &str) -> Option<String> {
+    in_the_way(name, &objects(name).ok()?)
 }
 
 impl TrafficControl for Enforcement {
@@ -470,6 +480,21 @@ mod tests {
                 assert_eq!((classes().len(), told(&mut enforcement).len()), (stays, stays));
             });
         }
+    }
+
+    #[test]
+    fn a_class_of_another_program_where_a_queue_must_be_is_named() {
+        enforcing(|mut enforcement, device| {
+            assert!(run("tc class add dev d0 parent 1:fff1 classid 1:79 htb rate 8kbit"));
+            let advice = "d0: class 1:79 of another program is below the daemon's 1:fff1, which must have \
+                          none; remove it: tc class del dev d0 classid 1:79";
+            let other = Device { mtu: Bytes::new(1_400), ..device().device().clone() };
+            assert_eq!(enforcement.reshape(BY, other), Err(advice.to_owned()));
+            enforcement.detach(BY);
+            assert_eq!(enforcement.attach(BY, device()), Err(advice.to_owned()));
+            assert!(run("tc class del dev d0 classid 1:79"));
+            enforcement.attach(BY, device()).expect("nothing is in the way");
+        });
     }
 
     #[test]

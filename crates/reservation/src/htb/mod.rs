@@ -34,7 +34,7 @@ use layout::{
 pub use objects::{Class, Objects, Qdisc, TcHandle, U32Filter, U32Handle};
 use queue::BestEffortQueue;
 pub use queue::QueueKind;
-pub use stuck::Stuck;
+pub use stuck::{Stuck, in_the_way};
 
 /// HTB's priorities: when classes borrow, what keeps the network together comes first, then best
 /// effort, then what flows send beyond their reservations.
@@ -194,6 +194,11 @@ impl Htb {
     /// The interface's name.
     pub fn name(&self) -> &str {
         &self.device.name
+    }
+
+    /// The interface.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The lines that set up the interface: root qdisc, the fixed classes, hash tables. The queue

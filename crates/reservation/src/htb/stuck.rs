@@ -4,6 +4,8 @@ use core::fmt;
 
 use ontempo_foundation::Bytes;
 
+use super::aggregates::is_aggregate;
+use super::layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, SIGNALLING};
 use super::objects::{Objects, TcHandle};
 use super::{Htb, MIN_RATE};
 
@@ -119,6 +121,28 @@ impl Htb {
         };
         Some((class, stuck))
     }
+}
+
+/// Why lines of ours may have failed on an interface, with what its operator can do: another program has a class below
+/// one that must have a queue. `None` where there is none.
+pub fn in_the_way(device: &str, found: &Objects) -> Option<String> {
+    let is_fixed = |class: u16| (BEST_EFFORT..=SIGNALLING).contains(&class);
+    let is_ours = |class: u16| {
+        is_fixed(class) || (FIRST_CLASS..=LAST_CLASS).contains(&class) || is_aggregate(class)
+    };
+    let mut below: Vec<_> = found
+        .classes
+        .iter()
+        .filter(|one| one.parent.major == 1 && is_ours(one.parent.minor))
+        .collect();
+    // Those of the interface itself hinder all of it.
+    below.sort_by_key(|one| (!is_fixed(one.parent.minor), one.handle));
+    let one = below.first()?;
+    let (class, parent) = (one.handle, one.parent);
+    Some(format!(
+        "{device}: class {class} of another program is below the daemon's {parent}, which must have none; remove it: tc \
+         class del dev {device} classid {class}"
+    ))
 }
 
 fn named(class: u16) -> TcHandle {

@@ -135,6 +135,7 @@ impl<'a> Daemon<'a> {
             purge_at: BTreeMap::new(),
             update_at: Time::NEVER,
             retry_at: Time::NEVER,
+            failed: BTreeMap::new(),
             dropped: BTreeMap::new(),
             bad_packets: 0,
             packets_in: 0,
@@ -174,14 +175,11 @@ impl Daemon<'_> {
             let now = self.now();
             if self.update_at <= now {
                 self.update_at = Time::NEVER;
-                // An interface that cannot be set up is logged; the others go on.
-                if let Err(error) = self.update_interfaces() {
-                    self.say(Level::Error, &error.to_string());
-                }
+                self.follow_interfaces();
                 self.machine.routes_changed(now);
             }
             self.purge(now);
-            self.retry_stuck(now);
+            self.retry(now);
             self.machine.on_timeout(now);
             self.settle();
             self.observe(now);
