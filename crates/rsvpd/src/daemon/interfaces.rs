@@ -273,6 +273,8 @@ impl Daemon<'_> {
         self.retry_at = Time::NEVER;
         if !self.failed.is_empty() {
             self.follow_interfaces();
+            // What is set up now may be the way of flows that are known.
+            self.machine.routes_changed(now);
         }
         for (name, class) in self.enforcement.retry_stuck() {
             let line = format!("{name}: class {class} removed: nothing is in its way any more");
