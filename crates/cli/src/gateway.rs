@@ -465,7 +465,11 @@ impl Relay {
         self.end(number);
         // The thread ends with the connection.
         let _ = event_thread.join();
-        there.and(back)
+        match (there, back) {
+            // The other direction then failed as this side has closed the connection.
+            (Err(_), Err(back)) if back.to_string().contains(UNRELIABLE) => Err(back),
+            (there, back) => there.and(back),
+        }
     }
 
     fn place(&self, address: IpAddr) -> Option<Begun<Both>> {
