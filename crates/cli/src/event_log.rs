@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share, not_shown};
 use crate::monitor::reserved;
-use crate::output::{counted, emit, write_stderr};
+use crate::output::{counted, emit, try_emit, write_stderr};
+use crate::signals::is_stopped;
 
 /// Writes events to standard output or standard error.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,8 @@ pub(crate) struct EventLog {
     pub(crate) to_stderr: bool,
     /// Number of the connection, from 1, if there can be several.
     pub(crate) connection: Option<u64>,
-    /// Strangers cause the lines: beyond [`LINES`] they are counted.
+    /// Strangers cause the lines: beyond [`LINES`], and where nobody reads them, they are counted. No connection waits
+    /// for a reader.
     pub(crate) is_limited: bool,
 }
 
@@ -66,7 +68,7 @@ impl EventLog {
             let (not_shown, allows) = (limit.not_shown(now), limit.allows(now));
             drop(limit);
             if let Some(count) = not_shown {
-                emit(&self.said_not_shown(count))?;
+                self.put_limited(&self.said_not_shown(count), count)?;
             }
             if !allows {
                 return Ok(());
@@ -74,11 +76,25 @@ impl EventLog {
         }
         // A peer's sentence may not begin a line of its own.
         let line = printable(line);
+        if self.is_limited && !self.to_stderr {
+            return self.put_limited(&line, 1);
+        }
         if self.to_stderr {
             write_stderr(&line);
             return Ok(());
         }
         emit(&line)
+    }
+
+    /// Writes a line that stands for so many, if somebody reads it. At the end of the program there is time to wait.
+    fn put_limited(self, line: &str, lines: u64) -> Result<(), Failure> {
+        if is_stopped() {
+            return emit(line);
+        }
+        if !try_emit(line)? {
+            LIMIT.lock().unwrap_or_else(PoisonError::into_inner).count(lines);
+        }
+        Ok(())
     }
 
     fn said_not_shown(self, lines: u64) -> String {

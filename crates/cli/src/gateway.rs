@@ -13,7 +13,7 @@ use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
     ACCEPT_BACK_OFF, Accepted, Activity, AnySocket, Backward, Begun, Buffers, Direction, Forward,
-    Pace, QosCaller, QosOptions, QosStream, Relayed, Reserve, SetupError, is_exhausted,
+    Pace, QosCaller, QosOptions, QosStream, Relayed, Reserve, SetupError, UNRELIABLE, is_exhausted,
     is_of_one_connection,
 };
 use rustix::net::sockopt::set_socket_linger;
@@ -406,7 +406,7 @@ impl Relay {
         let spawned = named.spawn(move || {
             let place = Place { relay: &relay, number };
             if let Err(error) = relay.relay(number, remote, &activity, connect) {
-                relay.refused.say(&format!("{remote}: {error}"));
+                relay.refused.say(&format!("{remote}: {}", with_hint(&error.to_string())));
             }
             drop(place);
         });
@@ -466,7 +466,11 @@ impl Relay {
         self.end(number);
         // The thread ends with the connection.
         let _ = event_thread.join();
-        there.and(back)
+        match (there, back) {
+            // The other direction then failed as this side has closed the connection.
+            (Err(_), Err(back)) if back.to_string().contains(UNRELIABLE) => Err(back),
+            (there, back) => there.and(back),
+        }
     }
 
     fn place(&self, address: IpAddr) -> Option<Begun<Both>> {
@@ -496,6 +500,16 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.relay.end(self.number);
     }
+}
+
+/// An error of the relay. Of two gateways only one with `--udp` sends what may be lost.
+fn with_hint(error: &str) -> String {
+    if error.contains(UNRELIABLE) {
+        return format!(
+            "{error}: only one of the two gateways has --udp; both or none must have it"
+        );
+    }
+    error.to_owned()
 }
 
 /// Waits until the other gateway has reported what it has got, if it still does.

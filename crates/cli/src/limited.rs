@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::output::{counted, write_stderr};
+use crate::output::{counted, try_stderr};
 
 /// How many lines of a kind are written.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,10 @@ impl Sentences {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = limit.lines(Instant::now(), self.what, sentence);
         drop(limit);
-        lines.iter().for_each(|line| write_stderr(line));
+        // Who is refused makes nobody wait who is not.
+        let unread = lines.iter().filter(|line| !try_stderr(line)).count();
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        limit.count(u64::try_from(unread).unwrap_or(u64::MAX));
     }
 }
 

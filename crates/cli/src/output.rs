@@ -77,6 +77,21 @@ pub(crate) fn has_reader() -> bool {
     poll(&mut polled, Some(&at_once)).is_err() || !polled[0].revents().contains(PollFlags::ERR)
 }
 
+/// The same for who has more to do than to wait for a reader: false, and nothing is written, where that takes nothing
+/// now, and of more than a pipe takes at once.
+pub(crate) fn try_emit(text: &str) -> Result<bool, Failure> {
+    // Nobody else writes meanwhile.
+    let out = io::stdout().lock();
+    let is_ready = text.len() < READY && is_ready(&out);
+    if is_ready { emit(text).map(|()| true) } else { Ok(false) }
+}
+
+/// Whether a write does not wait, or fails.
+fn is_ready(out: impl AsFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&out, PollFlags::OUT)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
 fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let ending = if text.ends_with('\n') { "" } else { "\n" };
@@ -91,6 +106,9 @@ fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// Bytes that a pipe takes at once where it is ready (PIPE_BUF, pipe(7)).
+const READY: usize = 4_096;
 
 /// Waits until standard output takes bytes: a pipe that is ready takes at least 4 KiB.
 ///
@@ -137,6 +155,13 @@ fn emit_written(json: serde_json::Result<String>) -> Result<(), Failure> {
 /// Writes `text` to standard error, as [`emit`] does; errors are ignored.
 pub(crate) fn write_stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(text));
+}
+
+/// The same for who has more to do than to wait for a reader: false where that does not take all of it.
+pub(crate) fn try_stderr(text: &str) -> bool {
+    let text = format!("{}\n", printable_lines(text));
+    let mut err = io::stderr().lock();
+    text.as_bytes().chunks(READY).all(|piece| is_ready(&err) && err.write_all(piece).is_ok())
 }
 
 /// Converts `error` to a failure; with `json`, also prints its problems as JSON.

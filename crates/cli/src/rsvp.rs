@@ -1,7 +1,8 @@
 //! `ontempo rsvpd` and `ontempo rsvp`: reservations of this host.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,9 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::limited::{LineLimit, Share};
-use crate::output::{emit, emit_json, emit_on_clear_terminal, has_reader, table, write_stderr};
+use crate::output::{
+    emit, emit_json, emit_on_clear_terminal, has_reader, table, try_stderr, write_stderr,
+};
 use crate::signals::{pause, stop_flag, stop_stream, stream_of};
 
 /// Lines of the daemon: at once, and then one in each interval.
@@ -26,6 +29,9 @@ const LINES: Share = Share { burst: 256, interval: Duration::from_secs(1) };
 
 /// Interval at which Ctrl-C is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a daemon that does not answer is asked again, at least.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Self {
@@ -46,11 +52,10 @@ impl From<ClientError> for Failure {
 }
 
 pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
-    let read = || {
-        let config = Config::read(&arguments.file)?;
-        Ok(if arguments.trust_network { config.trusting_network() } else { config })
+    let trusting = |config: Config| {
+        if arguments.trust_network { config.trusting_network() } else { config }
     };
-    let config: Config = read()?;
+    let config = trusting(Config::read(&arguments.file)?);
     if arguments.check {
         config.check_group()?;
         return emit(&format!(
@@ -63,16 +68,21 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     let mut limits = [(); 2].map(|()| LineLimit::new(Instant::now(), LINES));
     // journald reads levels from prefixes (sd-daemon(3)).
     let with_levels = std::env::var_os("JOURNAL_STREAM").is_some();
+    // Its neighbours wait for the daemon, which waits for no reader of its log.
+    let mut unread = 0_u64;
     let mut log = |level: Level, line: &str| {
         let limit = &mut limits[usize::from(level >= Level::Info)];
         for line in limit.lines(Instant::now(), "neighbours and applications", line) {
             let prefix = if with_levels { format!("<{}>", level.number()) } else { String::new() };
             // journald reads each line by itself: the cause of an error of a file is in its last.
-            let lines: Vec<_> = line.lines().map(|line| format!("{prefix}{line}")).collect();
-            write_stderr(&lines.join("\n"));
+            let lines = line.lines().map(|line| format!("{prefix}{line}"));
+            let missing = format!("{prefix}{unread} lines are missing, which nobody read in time");
+            let lines: Vec<_> = (unread > 0).then_some(missing).into_iter().chain(lines).collect();
+            unread = if try_stderr(&lines.join("\n")) { 0 } else { unread + 1 };
         }
     };
     let (stop, restart, reload) = (stop_stream()?, stream_of(&[SIGUSR1])?, stream_of(&[SIGHUP])?);
+    let read = || Config::read_again(&arguments.file).map(trusting);
     let signals = Signals { stop: &stop, restart: &restart, reload: &reload, read: &read };
     ontempo_rsvpd::run(config, signals, &mut log)?;
     Ok(())
@@ -90,18 +100,11 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     match &arguments.command {
         RsvpCommand::Status(arguments) => {
             let Some(every) = arguments.watch else {
-                return show_status(&mut client, arguments.json.json, false);
+                let answer = client.ask(Request::Status).map_err(unavailable)?;
+                return show_status(answer, arguments.json.json, false);
             };
-            let stopped = stop_flag()?;
             let every = Duration::from_nanos(every.as_nanos()).max(POLL_INTERVAL);
-            while !stopped.load(Ordering::Relaxed) {
-                show_status(&mut client, arguments.json.json, std::io::stdout().is_terminal())?;
-                if !has_reader() {
-                    break;
-                }
-                pause(every, &stopped);
-            }
-            Ok(())
+            watch(&path, client, every, arguments.json.json)
         }
         RsvpCommand::Send(send) => announce(&mut client, send),
         RsvpCommand::Reserve(reserve) => reserve_flows(&mut client, reserve),
@@ -139,9 +142,52 @@ fn reserve_flows(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> 
     follow(client, &reserve.options)
 }
 
+/// Shows the status again and again until Ctrl-C. A daemon that restarts is waited for: it is what an
+/// operator watches.
+fn watch(path: &Path, client: Client, every: Duration, json: bool) -> Result<(), Failure> {
+    let stopped = stop_flag()?;
+    let (mut client, mut waits) = (Some(client), false);
+    while !stopped.load(Ordering::Relaxed) && has_reader() {
+        match ask_again(path, &mut client) {
+            Ok(answer) => {
+                waits = false;
+                show_status(answer, json, std::io::stdout().is_terminal())?;
+            }
+            Err(error @ ClientError::NoReply(_)) => return Err(unavailable(error)),
+            Err(error) => {
+                if !std::mem::replace(&mut waits, true) {
+                    write_stderr(&format!("the daemon does not answer; waiting for it ({error})"));
+                }
+            }
+        }
+        pause(if waits { every.min(RETRY_INTERVAL) } else { every }, &stopped);
+    }
+    Ok(())
+}
+
+/// A status needs no input that could be wrong.
+fn unavailable(error: ClientError) -> Failure {
+    Failure::Environment(error.to_string())
+}
+
+/// Asks for the status by the connection, or by a new one where that is over.
+fn ask_again(path: &Path, client: &mut Option<Client>) -> Result<Answer, ClientError> {
+    if let Some(known) = client {
+        match known.ask(Request::Status) {
+            // One that is only slow may answer the next question.
+            Err(ClientError::Io(error)) if error.kind() != ErrorKind::TimedOut => *client = None,
+            answered => return answered,
+        }
+    }
+    let mut new = Client::connect(path)?;
+    let answer = new.ask(Request::Status)?;
+    *client = Some(new);
+    Ok(answer)
+}
+
 /// `clears`: a table replaces what a terminal shows.
-fn show_status(client: &mut Client, json: bool, clears: bool) -> Result<(), Failure> {
-    let Answer::Status(status) = client.ask(Request::Status)? else {
+fn show_status(answer: Answer, json: bool, clears: bool) -> Result<(), Failure> {
+    let Answer::Status(status) = answer else {
         return Err(Failure::Environment("the daemon has sent no status".into()));
     };
     if json {

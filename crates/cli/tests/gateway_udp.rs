@@ -2,8 +2,8 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{ChildStdout, Stdio};
 use std::thread::spawn;
 use std::time::Duration;
@@ -20,7 +20,12 @@ struct Gateway {
 
 impl Gateway {
     fn start(place: &Place, words: &[&str]) -> Self {
-        let mut command = place.command(&["gateway", "--json", "--udp", "--listen", "127.0.0.1:0"]);
+        Self::of(place, &[&["--udp"], words].concat())
+    }
+
+    /// One for connections, unless the words say `--udp`.
+    fn of(place: &Place, words: &[&str]) -> Self {
+        let mut command = place.command(&["gateway", "--json", "--listen", "127.0.0.1:0"]);
         command.args(words).env_remove("ONTEMPO_TOKEN");
         command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
         let mut child = Killed(
@@ -141,6 +146,33 @@ fn a_flow_without_datagrams_ends_and_the_next_datagram_begins_another() {
     });
     let (_, err) = near_client.end();
     assert_eq!(err, "");
+}
+
+#[test]
+fn where_one_gateway_alone_carries_datagrams_the_error_names_the_option() {
+    for [near, far] in [[&["--udp"][..], &[]], [&[], &["--udp"][..]]] {
+        let place = Place::new("gateway-udp-mixed", "");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let accepting = || listener.local_addr().expect("an address").to_string();
+        let server = if far.is_empty() { accepting() } else { server() };
+        let near_server = Gateway::of(&place, &[&["--server", &server], far].concat());
+        let near_client = Gateway::of(&place, &[&["--to", &near_server.url], near].concat());
+        let _stream = if near.is_empty() {
+            let mut stream = TcpStream::connect(&near_client.local).expect("connected");
+            stream.write_all(b"one").expect("sent");
+            Some(stream)
+        } else {
+            client(&near_client.local).send(b"one").expect("sent");
+            None
+        };
+        // The one for connections finds it; its word to the other may be lost.
+        let [mut finds, _other] =
+            if near.is_empty() { [near_client, near_server] } else { [near_server, near_client] };
+        let mut err = BufReader::new(finds.child.0.stderr.take().expect("its errors"));
+        let mut line = String::new();
+        err.read_line(&mut line).expect("text");
+        assert!(line.contains("only one of the two gateways has --udp"), "{line}");
+    }
 }
 
 #[test]

@@ -170,8 +170,9 @@ fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
     }
     let network = Network::running("version", true);
     let socket = network.place.path("h1.sock");
-    let mut sender = Command::new(env!("CARGO_BIN_EXE_ontempo"))
-        .args(["rsvp", "send", "[fd00:3::2]:5004", "--from", "[fd00::1]:4000", "--rate"])
+    let mut sender = network
+        .place
+        .command(&["rsvp", "send", "[fd00:3::2]:5004", "--from", "[fd00::1]:4000", "--rate"])
         .args(["500 kbit/s", "--burst", "4 kB", "--json", "--socket"])
         .arg(socket)
         .stdout(Stdio::piped())

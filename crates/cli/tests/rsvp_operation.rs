@@ -1,26 +1,15 @@
-//! The RSVP daemon for its operator: log, reload, restart, status. Needs root; skipped tests are
+//! The RSVP daemon for its operator: log, reload, restart. Needs root; skipped tests are
 //! reported.
 
 mod common;
 mod reserved;
 
-use std::fs::{self, File};
-use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Terminal, check_ends_with_its_reader, wait_until};
-use ontempo_reservation::local::{Client, Notice, Request};
+use common::wait_until;
+use ontempo_reservation::local::{Notice, Request};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Style};
-use ontempo_testing::require_programs;
 use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, traffic, until};
-
-/// Changes a node's configuration.
-fn rewrite(network: &Network, node: &str, change: impl FnOnce(&str) -> String) {
-    let path = network.place.path(&format!("{node}.toml"));
-    let text = fs::read_to_string(&path).expect("a configuration");
-    fs::write(path, change(&text)).expect("it is written");
-}
 
 fn reload(network: &Network, node: &str) {
     run("kill", &["-HUP", &network.process(node).to_string()]);
@@ -31,7 +20,7 @@ fn with_rare_refreshes(name: &str) -> Network {
     let mut network = Network::new(name, false);
     for node in NODES {
         network.configure(node, "");
-        rewrite(&network, node, |text| text.replacen("500 ms", "600 s", 1));
+        network.rewrite(node, |text| text.replacen("500 ms", "600 s", 1));
         network.start(node);
     }
     network
@@ -86,7 +75,7 @@ fn a_reload_takes_over_rates_and_interfaces_and_touches_nothing_that_stands() {
         let flood = network.sending((4001, 5005), 2000, span);
         let (flow, flood) = (scope.spawn(flow), scope.spawn(flood));
         std::thread::sleep(Duration::from_millis(500));
-        rewrite(&network, "r1", |text| {
+        network.rewrite("r1", |text| {
             text.replacen("1.5 Mbit/s", "1.2 Mbit/s", 1)
                 .replace("[interfaces.l2]", "[interfaces.l9]")
         });
@@ -122,17 +111,17 @@ fn a_reload_takes_over_rates_and_interfaces_and_touches_nothing_that_stands() {
         ("rate = \"10", "speed = \"10", &["not reloaded", "unknown field `speed`"]),
     ] {
         let mut good = String::new();
-        rewrite(&network, "r1", |text| {
+        network.rewrite("r1", |text| {
             good = text.to_owned();
             text.replacen(from, to, 1)
         });
         reload(&network, "r1");
         let log = || network.log("r1");
         wait_until(&words.join(" "), || words.iter().all(|word| log().contains(word)));
-        rewrite(&network, "r1", |_| good);
+        network.rewrite("r1", |_| good);
     }
     assert_eq!(network.status("r1").interfaces[1].rate, 1_200_000, "the old one stays");
-    rewrite(&network, "r1", |text| text.replace("[interfaces.l9]", "[interfaces.l2]"));
+    network.rewrite("r1", |text| text.replace("[interfaces.l9]", "[interfaces.l2]"));
     reload(&network, "r1");
     wait_until("the spare link", || network.status("r1").interfaces.len() == 3);
     network.end();
@@ -153,7 +142,7 @@ fn a_restart_with_another_configuration_leaves_no_flow_without_its_class() {
         std::thread::sleep(Duration::from_millis(500));
         network.signal("r1", "-USR1");
         assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
-        rewrite(&network, "r1", |text| text.replacen("1.5 Mbit/s", "1.4 Mbit/s", 1));
+        network.rewrite("r1", |text| text.replacen("1.5 Mbit/s", "1.4 Mbit/s", 1));
         network.start("r1");
         assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 507Kbit"]);
         wait_until("recovery", || network.status("r1").census.enforced == 1);
@@ -258,8 +247,10 @@ fn traffic_control_that_another_program_removes_is_set_up_again() {
     network.exec("r1", "tc qdisc replace dev l1 root pfifo");
     waits_for_line(&network, "r1", &["tc qdisc del dev l1 root", "until then l1 has no RSVP"]);
     assert!(network.status("r1").interfaces.iter().all(|one| one.name != BOTTLENECK));
+    let told = || network.log("r1").matches("its queue discipline is somebody else's").count();
+    assert_eq!(told(), 1);
     network.exec("r1", "tc qdisc del dev l1 root");
-    reload(&network, "r1");
+    // Nobody has to tell the daemon.
     wait_until("its class", || network.classes("r1", BOTTLENECK) == class);
     network.end();
 }
@@ -337,7 +328,7 @@ fn what_is_enforced_no_more_after_a_restart_or_a_reload_has_no_classes_of_before
     };
     network.signal("r1", "-USR1");
     assert!(["l0", "l1", "l2"].iter().all(|one| has_htb(&network, one)));
-    rewrite(&network, "r1", |text| {
+    network.rewrite("r1", |text| {
         text.replace("[interfaces.l1]", "[interfaces.l1]\nenforce = false")
             .replace("[interfaces.l2]", "[interfaces.l9]")
     });
@@ -350,7 +341,7 @@ fn what_is_enforced_no_more_after_a_restart_or_a_reload_has_no_classes_of_before
     // No longer named while it is down.
     network.exec("r1", "ip link set l0 down");
     waits_for_line(&network, "r1", &["l0: is down"]);
-    rewrite(&network, "r1", |text| text.replace("[interfaces.l0]", "[interfaces.l8]"));
+    network.rewrite("r1", |text| text.replace("[interfaces.l0]", "[interfaces.l8]"));
     reload(&network, "r1");
     waits_for_line(&network, "r1", &["reloaded the configuration"]);
     network.exec("r1", "ip link set l0 up");
@@ -382,7 +373,7 @@ fn an_interface_that_is_down_all_the_time_keeps_no_qdisc_of_a_daemon_before() {
     network.start("r1");
     wait_until("its qdisc", || has_htb(&network));
     down(&mut network);
-    rewrite(&network, "r1", |text| text.replace("[interfaces.l2]", "[interfaces.l9]"));
+    network.rewrite("r1", |text| text.replace("[interfaces.l2]", "[interfaces.l9]"));
     reload(&network, "r1");
     waits_for_line(&network, "r1", &["reloaded the configuration"]);
     assert!(!has_htb(&network), "after it is no longer named");
@@ -429,86 +420,4 @@ fn the_host_of_a_sender_has_its_reservation_again_once_its_application_asks() {
     until(&mut sender, is_reserved);
     eprintln!("reserved again {:.0?} after the application asked", begun.elapsed());
     network.end();
-}
-
-#[test]
-fn at_a_terminal_status_is_shown_in_place_again_and_again_until_ctrl_c() {
-    if !can_reserve() || !require_programs(&["script"]) {
-        return;
-    }
-    let mut network = Network::new("watched", false);
-    network.configure("r1", "");
-    network.start("r1");
-    let line = format!("exec {} rsvp status --watch 100ms", env!("CARGO_BIN_EXE_ontempo"));
-    let mut terminal = Terminal::start(&line, |script| {
-        script.env("ONTEMPO_RSVP_SOCKET", network.socket("r1"));
-    });
-    terminal.wait_until(|shown| shown.matches("reservable").count() >= 3);
-    // Each clears the screen: ESC [ 2 J or ESC [ J after going home.
-    let cleared = terminal.shown().matches("\u{1b}[").count();
-    assert!(cleared >= 3, "not in place: {:?}", terminal.shown());
-    // Ctrl-C.
-    terminal.end_by(b"\x03");
-    // Into a pipe, it ends with its reader.
-    check_ends_with_its_reader(network.ontempo("r1", &["rsvp", "status", "--watch", "100ms"]));
-    network.end();
-}
-
-#[test]
-fn the_service_manager_is_told_and_journald_gets_levels() {
-    if !can_reserve() {
-        return;
-    }
-    let network = Network::new("managed", false);
-    network.configure("r1", "");
-    let manager = UnixDatagram::bind(network.place.path("notify")).expect("a socket");
-    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-    let told = || {
-        let mut state = [0; 256];
-        let length = manager.recv(&mut state).expect("a state");
-        String::from_utf8_lossy(&state[..length]).into_owned()
-    };
-    let log = network.place.path("managed.log");
-    let mut daemon = network
-        .daemon("r1")
-        .env("NOTIFY_SOCKET", network.place.path("notify"))
-        .env("JOURNAL_STREAM", "8:1")
-        .stdin(Stdio::null())
-        .stderr(File::create(&log).expect("a log"))
-        .spawn()
-        .expect("it starts");
-    assert_eq!(told(), "READY=1");
-    assert!(Client::connect(network.socket("r1").as_ref()).is_ok(), "it is ready when it says so");
-    run("kill", &["-HUP", &daemon.id().to_string()]);
-    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
-    // An error of the file has several lines, each with its level.
-    let right = fs::read_to_string(network.place.path("r1.toml")).expect("a configuration");
-    rewrite(&network, "r1", |text| format!("{text}\n[interfaces.none]\nwrong = 1\n"));
-    run("kill", &["-HUP", &daemon.id().to_string()]);
-    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
-    rewrite(&network, "r1", |_| right);
-    let mut watching = network
-        .ontempo("r1", &["rsvp", "status", "--json", "--watch", "100ms"])
-        .stdout(File::create(network.place.path("watched")).expect("a file"))
-        .spawn()
-        .expect("it starts");
-    let watched = || fs::read_to_string(network.place.path("watched")).unwrap_or_default();
-    wait_until("three statuses", || watched().matches("\"census\"").count() >= 3);
-    run("kill", &["-TERM", &watching.id().to_string()]);
-    watching.wait().expect("it ends");
-    run("kill", &["-TERM", &daemon.id().to_string()]);
-    assert!(daemon.wait().expect("it ends").success());
-    assert_eq!(told(), "STOPPING=1");
-    let log = fs::read_to_string(log).expect("a log");
-    assert!(
-        log.contains("<5>ready, process")
-            && log.contains("<3>unknown field `wrong`")
-            && log.lines().all(|line| line.starts_with('<')),
-        "{log}"
-    );
-    let checked = network.place.run(&["rsvpd", "--check", "r1.toml"]);
-    for word in ["l1: 1.5 Mbit/s, of which 1.35 Mbit/s", "refresh 500 ms", "the network is trusted"]
-    {
-        assert!(checked.succeeds().out.contains(word), "{word}: {}", checked.out);
-    }
 }

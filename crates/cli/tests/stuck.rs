@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -132,6 +133,36 @@ fn a_receiver_of_messages_whose_player_is_stuck_ends_on_ctrl_c() {
         let (code, printed) = interrupted(receiver, Duration::from_millis(3_500));
         assert!(code.is_some_and(|code| code != 0), "{code:?}: {printed}");
         assert!(printed.contains("takes nothing"), "{printed}");
+    }
+}
+
+#[test]
+fn gateways_whose_output_nobody_reads_relay_on() {
+    let place = Place::new("stuck-gateways", "");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = server.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for client in server.incoming() {
+            // Each has five bytes back.
+            let mut client = client.expect("a connection");
+            let mut bytes = [0; 5];
+            let back = client.read_exact(&mut bytes).and_then(|()| client.write_all(&bytes));
+            back.expect("answered");
+        }
+    });
+    let start = |more: &[&str]| {
+        let words = ["gateway", "--listen", "127.0.0.1:0", "--over", "tcp"];
+        ListeningProgram::start(&place, &[&words[..], more].concat())
+    };
+    let far = start(&["--server", &to]);
+    let near = start(&["--to", &far.local]);
+    // Their lines about so many are more than a pipe holds.
+    for number in 0..250 {
+        let mut client = TcpStream::connect(&near.local).expect("connected");
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        client.write_all(b"hallo").expect("sent");
+        let mut back = [0; 5];
+        client.read_exact(&mut back).unwrap_or_else(|error| panic!("{number}: {error}"));
     }
 }
 

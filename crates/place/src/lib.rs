@@ -4,6 +4,7 @@
 //! [`write_new`] writes it. [`open_regular`] and [`read_regular`] read what others may have made;
 //! [`make_system_folder`] and [`check_system_folder`] are for what root's programs go by. For Linux.
 
+mod acl;
 mod beside;
 mod output;
 mod own;

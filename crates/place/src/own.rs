@@ -10,6 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::acl::stranger;
 use crate::beside::create_beside;
 use crate::output::Output;
 use crate::user::{OTHERS_MAY_WRITE, is_trusted};
@@ -41,8 +42,20 @@ fn distrusted(path: &Path, about: &Stat, refused: u32) -> Option<String> {
         .then(|| format!("other users have access to it (mode {mode:o}): chmod 600 {path}"))
 }
 
+/// The same of its ACL: what is refused to all others is refused to those whom that names.
+fn named_by_acl(path: &Path, file: &File, group: u32, refused: u32) -> io::Result<Option<String>> {
+    let rights = refused & 0o007;
+    if rights == 0 {
+        return Ok(None);
+    }
+    let stranger = stranger(file, group, rights)?;
+    Ok(stranger.map(|who| {
+        format!("its ACL gives {who} access to it: setfacl -x {who} {}", path.display())
+    }))
+}
+
 /// The content of a file that no other user can have made or changed, nor put there, and that has none of the
-/// mode bits `refused`. What the user has opened for this process (`/dev/stdin`, `/dev/fd/3`) may be
+/// mode bits `refused`, nor an ACL that gives other users or groups what these refuse to all. What the user has opened for this process (`/dev/stdin`, `/dev/fd/3`) may be
 /// anybody's. The writer of a named pipe is waited for until `is_stopped`.
 ///
 /// # Errors
@@ -51,10 +64,15 @@ fn distrusted(path: &Path, about: &Stat, refused: u32) -> Option<String> {
 pub fn read_own(path: &Path, refused: u32, is_stopped: impl Fn() -> bool) -> io::Result<Vec<u8>> {
     let place = Output::at(path, true)?;
     let mut file = place.open_to_read()?;
-    if !place.is_of_process()
-        && let Some(sentence) = distrusted(path, &rustix::fs::fstat(&file)?, refused)
-    {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
+    if !place.is_of_process() {
+        let about = rustix::fs::fstat(&file)?;
+        let sentence = match distrusted(path, &about, refused) {
+            None => named_by_acl(path, &file, about.st_gid, refused)?,
+            distrusted => distrusted,
+        };
+        if let Some(sentence) = sentence {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
+        }
     }
     read_unless(&mut file, is_stopped)
 }

@@ -59,7 +59,7 @@ pub use {
     listener::{ACCEPT_BACK_OFF, Accepted, QosListener, is_exhausted, is_of_one_connection},
     options::{Delivery, Direction, Message, QosOptions, Reserve},
     outgoing::LadderOptions,
-    quic::QosConnection,
+    quic::{QosConnection, UNRELIABLE},
     quic_caller::QosCaller,
     quic_listener::QosConnectionListener,
     relay::{Activity, Backward, Begun, Forward, Pace, Relayed},

@@ -38,6 +38,10 @@ const LINGER: Wall = Wall::from_secs(30);
 /// How often a connection's thread checks whether the application has closed it.
 const LOOK: Wall = Wall::from_millis(200);
 
+/// Part of the error, at both ends, of a peer that does not send all in order to one that asked for that.
+pub const UNRELIABLE: &str =
+    "messages may be lost or reordered, and reliable delivery was asked for";
+
 /// A QoS socket over QUIC.
 ///
 /// The agreed specification of a direction decides about its reliability. If no loss is allowed,
@@ -419,12 +423,10 @@ impl Inner {
             let FlowConfig { order, reliability, .. } = opened.config();
             let is_whole = (*order, *reliability) == (DeliveryOrder::InOrder, Reliability::Full);
             if self.is_reliable && !is_whole {
-                let sentence =
-                    "messages may be lost or reordered, and reliable delivery was asked for";
-                self.connection.close_with(CloseReason::ProtocolViolation, sentence);
+                self.connection.close_with(CloseReason::ProtocolViolation, UNRELIABLE);
                 return Err(io::Error::new(
                     ErrorKind::InvalidData,
-                    format!("the peer's {sentence}"),
+                    format!("the peer's {UNRELIABLE}"),
                 ));
             }
             incoming.flow = Some(opened);

@@ -3,7 +3,9 @@
 use ontempo_foundation::Rate;
 use ontempo_reservation::htb::{Aggregate, Serves};
 use ontempo_udp::Dscp;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+use crate::written::{list, text, word};
 
 /// Reservations that share a class: the first that fits.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -14,6 +16,7 @@ use serde::Deserialize;
 )]
 pub(crate) struct WrittenAggregate {
     /// Their packets' code point: a name such as AF41, or a number.
+    #[serde(deserialize_with = "code_point")]
     dscp: String,
     /// Their service; where not given, both.
     service: Option<WrittenService>,
@@ -21,11 +24,28 @@ pub(crate) struct WrittenAggregate {
     up_to: Option<Rate>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum WrittenService {
     Guaranteed,
     ControlledLoad,
+}
+
+impl<'de> Deserialize<'de> for WrittenService {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = [("guaranteed", Self::Guaranteed), ("controlled-load", Self::ControlledLoad)];
+        word(deserializer, r#""guaranteed" or "controlled-load""#, &words)
+    }
+}
+
+fn code_point<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, r#"a code point such as "AF41", "EF" or "46""#)
+}
+
+/// A list of aggregates.
+pub(crate) fn aggregates<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<WrittenAggregate>, D::Error> {
+    list(deserializer, r#"a list of tables, such as [{ dscp = "EF" }]"#)
 }
 
 /// The code points that no aggregate can have: best effort's, and what goes ahead of it.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
 use ontempo_foundation::{Duration, Time};
-use ontempo_reservation::local::{MAX_LINE_LEN, Reply, line};
+use ontempo_reservation::local::{Answer, MAX_LINE_LEN, Reply, line};
 use ontempo_reservation::message::{Sender, Session};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
 use rustix::io::Errno;
@@ -27,6 +27,9 @@ const MAX_UNSENT_OF_USER: usize = 16 << 20;
 /// After an error of accept(), no connection is accepted for this time: where descriptors have run
 /// out, the listening socket stays readable.
 const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
+
+/// Refused connections are told so often at most.
+const TELL: Duration = Duration::from_secs(60);
 
 /// The extended attribute that holds a file's ACL (acl(5)).
 const ACL: &str = "system.posix_acl_access";
@@ -58,6 +61,10 @@ pub(crate) struct Applications {
     /// No connection is accepted before; [`Time::ZERO`] after a success.
     accept_at: Time,
     max_connections: usize,
+    /// Why a connection was refused, to be told.
+    refused: Option<String>,
+    /// Not before this is another one told.
+    tell_at: Time,
 }
 
 struct Connection {
@@ -119,6 +126,8 @@ impl Applications {
             last: 0,
             accept_at: Time::ZERO,
             max_connections: config.max_applications(),
+            refused: None,
+            tell_at: Time::ZERO,
         };
         done.listener.set_nonblocking(true).map_err(failed)?;
         open_to(&done.path, group, mode).map_err(failed)?;
@@ -142,7 +151,7 @@ impl Applications {
             .map(|(id, connection)| (*id, connection.stream.as_fd(), connection.waits()))
     }
 
-    /// Accepts new connections; one beyond the limit is closed at once.
+    /// Accepts new connections; one beyond the limit is told so and closed at once.
     /// The first error in a row is returned.
     pub(crate) fn accept(&mut self, now: Time) -> Option<io::Error> {
         loop {
@@ -167,7 +176,14 @@ impl Applications {
             let Ok(user) = getsockopt(&stream, PeerCredentials).map(|peer| peer.uid()) else {
                 continue;
             };
-            if self.is_full(user) || stream.set_nonblocking(true).is_err() {
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if let Some(why) = self.full(user) {
+                self.refused = Some(format!("refused an application of user {user}: {why}"));
+                let reply = Reply::Answer { id: 0, result: Answer::Refused(why) };
+                // It may have gone already.
+                let _ = (&stream).write_all(&line(&reply));
                 continue;
             }
             self.last += 1;
@@ -175,11 +191,30 @@ impl Applications {
         }
     }
 
-    /// Whether there are as many connections as may be, or a user other than root has half of them.
-    fn is_full(&self, user: u32) -> bool {
-        let of_user = self.of_user(user).count();
-        self.open.len() >= self.max_connections
-            || user != 0 && of_user >= (self.max_connections / 2).max(1)
+    /// Why no connection of a user is accepted: there are as many as may be, or a user other than root has half of
+    /// them.
+    fn full(&self, user: u32) -> Option<String> {
+        let (all, most) = (self.open.len(), self.max_connections);
+        let share = (most / 2).max(1);
+        if all >= most {
+            return Some(format!(
+                "the RSVP daemon has {all} connections of applications, as many as it may \
+                 (limits.applications)"
+            ));
+        }
+        (user != 0 && self.of_user(user).count() >= share).then(|| {
+            format!(
+                "this user has {share} connections of the RSVP daemon, half of what all may have \
+                 (limits.applications)"
+            )
+        })
+    }
+
+    /// The last refusal to be told: one in a while, whoever comes again and again.
+    pub(crate) fn take_refused(&mut self, now: Time) -> Option<String> {
+        let refused = self.refused.take().filter(|_| self.tell_at <= now)?;
+        self.tell_at = now + TELL;
+        Some(refused)
     }
 
     /// The connections of a user.
@@ -349,218 +384,4 @@ pub(crate) fn group(name: &str) -> Result<u32, DaemonError> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::path::Path;
-    use std::process::Command;
-
-    use ontempo_reservation::local::Answer;
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    use super::*;
-
-    /// Applications with one connection, and its other end.
-    fn connected(name: &str) -> (Applications, UnixStream, PathBuf) {
-        let name = format!("ontempo-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let socket = folder.join("socket");
-        let text = format!("socket = {socket:?}\n[interfaces.l0]\nrate = \"1 Mbit/s\"\n");
-        fs::write(folder.join("rsvpd.toml"), text).unwrap();
-        let config = Config::read(&folder.join("rsvpd.toml")).unwrap();
-        let mut applications = Applications::listen(&config).unwrap();
-        let client = UnixStream::connect(&socket).unwrap();
-        assert!(applications.accept(Time::from_nanos(1)).is_none());
-        (applications, client, folder)
-    }
-
-    fn only(applications: &Applications) -> Id {
-        applications.connections().next().unwrap().0
-    }
-
-    fn refused(bytes: usize) -> Reply {
-        Reply::Answer { id: 1, result: Answer::Refused("x".repeat(bytes)) }
-    }
-
-    #[test]
-    fn a_line_that_would_exceed_the_unsent_bytes_is_not_queued() {
-        let (mut applications, _client, folder) = connected("unsent");
-        let id = only(&applications);
-        // As one status of 20,000 sessions was.
-        assert!(!applications.send(id, &refused(12 << 20)));
-        assert!(applications.send(id, &refused(2 << 20)));
-        assert!(!applications.send(id, &refused(2 << 20)));
-        assert!(applications.open[&id].unsent.len() <= MAX_UNSENT);
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn the_applications_of_a_user_leave_a_bounded_number_of_bytes_unread() {
-        let (mut applications, _client, folder) = connected("unread");
-        let clients: Vec<_> =
-            (0..60).map(|_| UnixStream::connect(folder.join("socket")).unwrap()).collect();
-        assert!(applications.accept(Time::from_nanos(1)).is_none());
-        let ids: Vec<Id> = applications.connections().map(|(id, ..)| id).collect();
-        assert_eq!(ids.len(), clients.len() + 1);
-        for id in ids {
-            if !applications.send(id, &refused(2 << 20)) {
-                applications.close(id);
-            }
-        }
-        let unsent = applications.open.values().map(|one| one.unsent.len()).sum::<usize>();
-        assert!((4 << 20..=MAX_UNSENT_OF_USER).contains(&unsent), "{unsent} bytes");
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_flood_of_changes_of_a_sender_does_not_end_an_application_that_reads_late() {
-        let (mut applications, mut client, folder) = connected("flood");
-        let id = only(&applications);
-        let address = [192, 0, 2, 1].into();
-        let session = Session { destination: address, protocol: 17, port: 1 };
-        let path = (session, Sender { address, port: 1 });
-        for _ in 0..100_000 {
-            assert!(applications.send_path(id, path, &refused(400)));
-        }
-        assert!(applications.open[&id].unsent.len() < 4_096);
-        assert_eq!(applications.next_pending(id), None, "earlier bytes wait");
-        client.set_nonblocking(true).unwrap();
-        let mut buffer = [0; 65_536];
-        while client.read(&mut buffer).is_ok() {}
-        assert!(applications.flush(id));
-        assert_eq!(applications.next_pending(id), Some(path));
-        assert_eq!(applications.next_pending(id), None);
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    /// The limit of descriptors is that of a process: the test runs in one of its own, so that the
-    /// others keep theirs.
-    #[test]
-    fn what_takes_the_place_of_the_socket_keeps_its_mode() {
-        let folder = std::env::temp_dir().join(format!("ontempo-socket-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (socket, victim) = (folder.join("socket"), folder.join("victim"));
-        fs::write(&victim, "precious").unwrap();
-        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
-        std::os::unix::fs::symlink(&victim, &socket).unwrap();
-        assert!(open_to(&socket, Some(0), 0o666).is_err());
-        assert!(open_to(&victim, Some(0), 0o666).is_err());
-        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o777, 0o600);
-        fs::remove_file(&socket).unwrap();
-        // By the folder's ACL a user of its own may use what is made in it.
-        let word = |tag: u16, rights: u16, whose: u32| -> Vec<u8> {
-            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &whose.to_le_bytes()].concat()
-        };
-        let none = u32::MAX;
-        let entries =
-            [(1, 7, none), (2, 7, 64_007), (4, 7, none), (0x10, 7, none), (0x20, 0, none)];
-        let entries = entries.map(|(tag, rights, whose)| word(tag, rights, whose)).concat();
-        let acl = [&2_u32.to_le_bytes()[..], &entries].concat();
-        let flags = rustix::fs::XattrFlags::empty();
-        // Where the file system has none there is nothing to be taken away.
-        let set = rustix::fs::setxattr(&folder, "system.posix_acl_default", &acl, flags);
-        let _bound = UnixListener::bind(&socket).unwrap();
-        let acl_of = || rustix::fs::getxattr(&socket, ACL, &mut [0_u8; 256]);
-        assert_eq!(acl_of().is_ok(), set.is_ok());
-        open_to(&socket, None, 0o660).unwrap();
-        assert!(acl_of().is_err(), "somebody beside owner and group may connect");
-        assert_eq!(fs::metadata(&socket).unwrap().mode() & 0o777, 0o660);
-        let _ = rustix::fs::removexattr(&folder, "system.posix_acl_default");
-        // Nor is it made where another user could replace it.
-        for (mode, is_fit) in [(0o755, true), (0o1777, true), (0o775, false), (0o777, false)] {
-            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(check_folder(&socket).is_ok(), is_fit, "{mode:o}");
-        }
-        if ontempo_testing::require_root() {
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-            std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
-            assert!(check_folder(&socket).is_err());
-        }
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn without_descriptors_accept_backs_off_and_then_serves() {
-        const CHILD: &str = "ONTEMPO_RSVPD_CHILD";
-        if std::env::var_os(CHILD).is_some() {
-            return without_descriptors();
-        }
-        let name = "applications::tests::without_descriptors_accept_backs_off_and_then_serves";
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        let output = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
-        let shown = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && shown.contains("1 passed"), "{output:?}");
-    }
-
-    fn without_descriptors() {
-        let folder = std::env::temp_dir().join(format!("ontempo-accept-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let socket = folder.join("socket");
-        let text = format!("socket = {socket:?}\n[interfaces.l0]\nrate = \"1 Mbit/s\"\n");
-        fs::write(folder.join("rsvpd.toml"), text).unwrap();
-        let config = Config::read(&folder.join("rsvpd.toml")).unwrap();
-        let mut applications = Applications::listen(&config).unwrap();
-        let _client = UnixStream::connect(&socket).unwrap();
-        let before = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
-        let (now, later) = (Time::from_nanos(1), Time::from_nanos(1) + ACCEPT_BACK_OFF);
-        let [first, second] = [applications.accept(now), applications.accept(now)];
-        setrlimit(Resource::Nofile, before).unwrap();
-        assert_eq!(first.and_then(|error| error.raw_os_error()), Some(libc::EMFILE));
-        assert!(second.is_none(), "the error is reported once");
-        // The socket is readable all the while, so that polling it would spin.
-        let mut polled = [PollFd::new(&applications.listener, PollFlags::IN)];
-        assert_eq!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap(), 1);
-        assert!(applications.listener(now).is_none() && applications.accept_at(now) == later);
-        assert!(applications.listener(later).is_some());
-        assert!(applications.accept(later).is_none());
-        assert_eq!(applications.connections().count(), 1);
-        drop(applications);
-        fs::remove_dir_all(folder).unwrap();
-    }
-
-    /// Connects as another user, in a thread that becomes that user.
-    pub(crate) fn connect_as(user: u32, to: &Path, count: usize) -> Vec<UnixStream> {
-        let to = to.to_owned();
-        let connecting = std::thread::spawn(move || {
-            let user = rustix::process::Uid::from_raw(user);
-            rustix::thread::set_thread_uid(user).expect("root may");
-            (0..count).map(|_| UnixStream::connect(&to).expect("connected")).collect()
-        });
-        connecting.join().expect("connected")
-    }
-
-    #[test]
-    fn a_user_gets_half_of_the_connections_and_another_the_rest() {
-        if !ontempo_testing::require_root() {
-            return;
-        }
-        let (mut applications, _client, folder) = connected("users");
-        applications.max_connections = 21;
-        let socket = folder.join("socket");
-        for path in [&folder, &socket] {
-            let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-            fs::set_permissions(path, open).unwrap();
-        }
-        let of = |applications: &Applications, user| applications.of_user(user).count();
-        let first = connect_as(64_001, &socket, 12);
-        assert!(applications.accept(Time::from_nanos(1)).is_none());
-        assert_eq!((of(&applications, 0), of(&applications, 64_001)), (1, 10));
-        let second = connect_as(64_002, &socket, 12);
-        assert!(applications.accept(Time::from_nanos(1)).is_none());
-        assert_eq!((of(&applications, 64_001), of(&applications, 64_002)), (10, 10));
-        // What one user leaves unread ends that user's connections alone.
-        let ids: Vec<Id> = applications.of_user(64_001).collect();
-        for id in ids {
-            // Less than one connection may leave.
-            if !applications.send(id, &refused(2 << 20)) {
-                applications.close(id);
-            }
-        }
-        assert!(of(&applications, 64_001) < 10, "what it leaves unread has no bound");
-        let other = applications.of_user(64_002).next().expect("one");
-        assert!(applications.send(other, &refused(1 << 20)));
-        drop((first, second));
-        fs::remove_dir_all(folder).unwrap();
-    }
-}
+pub(crate) mod tests;

@@ -15,29 +15,36 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use netlink_packet_route::link::LinkLayerType;
 use ontempo_foundation::{Bytes, Duration, Percent, Rate};
+use ontempo_place::read_regular;
 use ontempo_reservation::htb::{Aggregate, Device, Htb};
 use ontempo_reservation::integrity::{Guard, Key, NeighbourKeys};
 use ontempo_reservation::{local, machine};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use crate::aggregates::WrittenAggregate;
+use crate::aggregates::{WrittenAggregate, aggregates};
 use crate::applications::group;
 use crate::count::Count;
 use crate::error::DaemonError;
 use crate::keys::{WrittenKey, WrittenNeighbour, by_address};
 use crate::link_layer::{LinkLayer, Overhead};
 use crate::log::Level;
+use crate::written::{flag, table, text, with_key};
 
+/// Bytes of the file at most.
+const MAX_FILE: u64 = 4 << 20;
 /// Bytes of a socket's path at most (unix(7)).
 const MAX_SOCKET: usize = 107;
 /// Refresh periods below this are a flood, above it state would live for hours.
 const REFRESHES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3600)];
+
+const NOTHING: Rate = Rate::from_bits_per_sec(0);
 
 /// The configuration of a daemon; read with [`Config::read`].
 #[derive(Clone, Debug, Deserialize)]
@@ -50,28 +57,33 @@ pub struct Config {
     #[serde(default = "default_refresh")]
     pub(crate) refresh: Duration,
     /// The path of the local socket.
-    #[serde(default = "default_socket")]
+    #[serde(default = "default_socket", deserialize_with = "socket_path")]
     pub(crate) socket: PathBuf,
     /// The group that may connect, besides root.
+    #[serde(default, deserialize_with = "group_name")]
     pub(crate) group: Option<String>,
     /// The socket's mode, octal.
-    #[serde(default = "default_mode")]
+    #[serde(default = "default_mode", deserialize_with = "octal")]
     mode: String,
     /// Interfaces without a key serve routers and hosts behind them, not this host's applications
     /// alone.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     pub(crate) trust_network: bool,
     /// Lines of this level and above are written.
     #[serde(default = "default_log")]
     pub(crate) log: Level,
     #[serde(default)]
     limits: Limits,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "by_name")]
     pub(crate) interfaces: BTreeMap<String, Interface>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table such as { sessions = 20000 }"
+)]
 struct Limits {
     sessions: Option<Count>,
     all_senders: Option<Count>,
@@ -85,7 +97,11 @@ struct Limits {
 
 /// An interface with RSVP.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table such as { rate = \"1.5 Mbit/s\" }"
+)]
 pub(crate) struct Interface {
     /// The link's rate.
     pub(crate) rate: Rate,
@@ -100,16 +116,16 @@ pub(crate) struct Interface {
     /// The link's latency without queueing, for ADSPEC.
     pub(crate) latency: Option<Duration>,
     /// Guaranteed service is offered.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     pub(crate) guaranteed: bool,
     /// Refresh reduction (RFC 2961).
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     pub(crate) refresh_reduction: bool,
     /// Reservations are enforced by HTB; otherwise only admitted.
-    #[serde(default = "yes")]
+    #[serde(default = "yes", deserialize_with = "flag")]
     pub(crate) enforce: bool,
     /// Reservations that share a class, to which packets come by their DSCP (RFC 2998).
-    #[serde(default)]
+    #[serde(default, deserialize_with = "aggregates")]
     aggregates: Vec<WrittenAggregate>,
     /// Messages must be sealed with it (RFC 2747), except those of neighbours with their own.
     key: Option<WrittenKey>,
@@ -152,6 +168,34 @@ fn yes() -> bool {
     true
 }
 
+/// What is in a file, or comes by a pipe, as in `ontempo rsvpd <(...)`.
+fn read_to_end(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other(format!("it has more than {MAX_FILE} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn group_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, r#"the name of a group, such as "video""#).map(Some)
+}
+
+fn socket_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    text(deserializer, r#"a path, such as "/run/ontempo-rsvp.sock""#)
+}
+
+fn octal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer, r#"up to four octal digits in quotes, such as "0660""#)
+}
+
+fn by_name<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Interface>, D::Error> {
+    table(deserializer, "a table for each interface, such as [interfaces.eth1]")
+}
+
 impl Config {
     /// Reads the file and the secrets that it names.
     ///
@@ -159,10 +203,23 @@ impl Config {
     /// Where one cannot be read, a field is unknown, lacks its unit or has a value that cannot be;
     /// with the file and the field.
     pub fn read(path: &Path) -> Result<Self, DaemonError> {
+        Self::of(path, read_to_end(path))
+    }
+
+    /// The same for a daemon that runs, which waits for no writer of a named pipe.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); also where it is no regular file.
+    pub fn read_again(path: &Path) -> Result<Self, DaemonError> {
+        Self::of(path, read_regular(path, MAX_FILE))
+    }
+
+    fn of(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, DaemonError> {
         let failed = |what: String| DaemonError::Input(format!("{}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let bytes = read.map_err(|error| failed(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
         let mut config: Self =
-            toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().into()))?;
+            toml::from_str(&text).map_err(|error| failed(with_key(&error, &text)))?;
         config.check().map_err(failed)?;
         config.path = path.to_owned();
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -338,6 +395,14 @@ impl Interface {
         }
         if self.rate == Rate::default() {
             return Err(".rate: must be above 0".to_owned());
+        }
+        // All traffic would wait for a link that is slower than any.
+        if self.enforce && Device::most_reservable(self.rate, self.aggregates.len()) == NOTHING {
+            return Err(format!(
+                ".rate: of {} nothing is left beside the daemon's own classes; give the rate of the \
+                 link, such as \"1.5 Mbit/s\"",
+                self.rate
+            ));
         }
         if self.reservable > Percent::ALL {
             return Err(format!(".reservable: {} is more than 100 %", self.reservable));

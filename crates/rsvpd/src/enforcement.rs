@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_reservation::htb::{
-    Device, Htb, QueueKind, Root, is_left_on, left_on, lines_to_end, root_of,
+    Device, Htb, QueueKind, Root, Stuck, in_the_way, is_left_on, left_on, lines_to_end, root_of,
 };
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
 
-use crate::tc::{Refused, batch, batch_all};
+use crate::tc::{Refused, batch, batch_all, batch_each};
 use crate::traffic_control::objects;
 
 /// All interfaces that are enforced on.
@@ -20,6 +20,8 @@ pub(crate) struct Enforcement {
     down: BTreeMap<String, Htb>,
     /// Those on which no daemon before this one had anything.
     begun: BTreeSet<InterfaceId>,
+    /// Classes that could not be removed, to be told.
+    stuck: Vec<Stuck>,
 }
 
 /// Numbers of classes that were taken over.
@@ -57,7 +59,13 @@ impl Enforcement {
                 ));
             }
         };
+        // What is no more may be in another program's use, and hinders nothing that is set up.
+        let (ended, lines): (Vec<_>, Vec<_>) =
+            lines.into_iter().partition(|line| line.starts_with("class del "));
         let done = batch(&lines).map_err(|refused| {
+            if let Some(cause) = cause(&name) {
+                return cause;
+            }
             let lacks = refused.reason.contains("kind is unknown");
             let why = "; this needs a kernel with CONFIG_NET_SCH_HTB";
             format!("{name}: {}{}", refused.reason, if lacks { why } else { "" })
@@ -67,6 +75,7 @@ impl Enforcement {
             batch_all(&device.end());
         }
         done?;
+        self.stuck.extend(after_removal(&mut device, batch_all(&ended)));
         if let Some(before) = self.down.remove(&name) {
             device.follow(&before);
         }
@@ -119,10 +128,10 @@ impl Enforcement {
     pub(crate) fn reshape(&mut self, id: InterfaceId, to: Device) -> Result<(), String> {
         let Some(device) = self.devices.get_mut(&id) else { return Ok(()) };
         let lines = device.reshape(to);
-        if lines.is_empty() {
-            return Ok(());
-        }
-        batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
+        // What one line cannot change keeps no other from it.
+        batch_each(&lines).map_err(|refused| {
+            cause(device.name()).unwrap_or_else(|| format!("{}: {}", device.name(), refused.reason))
+        })
     }
 
     /// Ends the traffic control of an interface.
@@ -138,10 +147,32 @@ impl Enforcement {
         let Some(device) = self.devices.get_mut(&id) else { return 0 };
         let purged = device.adopted();
         let lines = device.purge();
-        if !lines.is_empty() {
-            batch_all(&lines);
+        let stuck = after_removal(device, batch_all(&lines));
+        let removed = purged.saturating_sub(stuck.len());
+        self.stuck.extend(stuck);
+        removed
+    }
+
+    /// The classes that could not be removed since this was asked last.
+    pub(crate) fn take_stuck(&mut self) -> Vec<Stuck> {
+        core::mem::take(&mut self.stuck)
+    }
+
+    /// Whether any class waits for another program to be removed.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.devices.values().any(Htb::is_stuck)
+    }
+
+    /// Tries again to remove these: the interface and the class of those that are gone.
+    pub(crate) fn retry_stuck(&mut self) -> Vec<(String, String)> {
+        let mut freed = Vec::new();
+        for device in self.devices.values_mut().filter(|device| device.is_stuck()) {
+            batch_all(&device.retry_stuck());
+            let Ok(found) = objects(device.name()) else { continue };
+            let name = device.name().to_owned();
+            freed.extend(device.freed(&found).into_iter().map(|class| (name.clone(), class)));
         }
-        purged
+        freed
     }
 
     /// Number of classes taken over on an interface that were not refreshed yet.
@@ -159,12 +190,30 @@ impl Enforcement {
         self.devices.get(&id).and_then(|device| device.class_name(handle)).unwrap_or_default()
     }
 
-    /// Removes the traffic control of all interfaces.
+    /// Removes the traffic control of all interfaces; what could not be removed is to be told.
     pub(crate) fn end(&mut self) {
         let Self { devices, down, .. } = core::mem::take(self);
-        let lines = devices.values().chain(down.values()).flat_map(Htb::end);
-        batch_all(&lines.collect::<Vec<_>>());
+        for device in devices.values().chain(down.values()) {
+            if !batch_all(&device.end())
+                && let Ok(found) = objects(device.name())
+            {
+                self.stuck.extend(device.left_at_end(&found));
+            }
+        }
     }
+}
+
+/// After lines that remove classes have run, `all` of them with success: those that are stuck.
+fn after_removal(device: &mut Htb, all: bool) -> Vec<Stuck> {
+    if all {
+        return device.removed(None);
+    }
+    let Ok(found) = objects(device.name()) else { return Vec::new() };
+    let stuck = device.removed(Some(&found));
+    if !stuck.is_empty() {
+        batch_all(&device.empty_stuck());
+    }
+    stuck
 }
 
 /// Ends what a daemon has left on an interface that is not enforced on; false where that is nothing.
@@ -183,7 +232,14 @@ fn shorten_queue(device: &mut Htb) -> Result<(), String> {
         return Ok(());
     }
     let lines = device.best_effort(QueueKind::Fifo);
-    batch(&lines).map_err(|refused| format!("{}: {}", device.name(), refused.reason))
+    batch(&lines).map_err(|refused| {
+        cause(device.name()).unwrap_or_else(|| format!("{}: {}", device.name(), refused.reason))
+    })
+}
+
+/// What is in the way on an interface, where that is another program's.
+fn cause(name: &str) -> Option<String> {
+    in_the_way(name, &objects(name).ok()?)
 }
 
 impl TrafficControl for Enforcement {
@@ -226,10 +282,14 @@ impl TrafficControl for Enforcement {
         }
         // The lines of an aggregate state its sum: with what has failed since, or not at all where
         // they were passed over.
-        for interface in concerned {
-            if let Some(device) = self.devices.get_mut(&interface) {
+        let all: BTreeSet<_> = requests.iter().map(|request| request.place().0).collect();
+        for interface in all {
+            let Some(device) = self.devices.get_mut(&interface) else { continue };
+            let is_concerned = concerned.contains(&interface);
+            if is_concerned {
                 batch_all(&device.aggregates_again());
             }
+            self.stuck.extend(after_removal(device, !is_concerned));
         }
         failed
     }
@@ -358,6 +418,82 @@ mod tests {
             enforcement.detach(BY);
             assert_eq!(taken(&mut enforcement), (2, 1));
             assert_eq!((enforcement.adopted(BY), enforcement.purge(BY)), (3, 3));
+        });
+    }
+
+    #[test]
+    fn a_class_that_another_program_keeps_is_told_once_and_no_reservation_gets_it_until_it_is_gone()
+    {
+        for (keep, advice, end) in [
+            (
+                "tc class add dev d0 parent 1:1001 classid 1:77 htb rate 8kbit",
+                "class 1:77 of another program is below it; remove that: tc class del dev d0 classid 1:77;",
+                "tc class del dev d0 classid 1:77",
+            ),
+            (
+                "tc filter add dev d0 parent 1: protocol ip prio 7 u32 match ip dst 1.2.3.4 flowid 1:1001",
+                "a filter of another program, of the preference 7, leads to it",
+                "tc filter del dev d0 parent 1: protocol ip prio 7",
+            ),
+        ] {
+            enforcing(|mut enforcement, device| {
+                let add = |handle, port| ControlRequest::Add(BY, Handle(handle), reservation(port));
+                let remove = |handle| ControlRequest::Remove(BY, Handle(handle));
+                let classes = || there(&objects("d0").expect("it is there")).0;
+                assert_eq!(enforcement.apply(&[add(1, 9)]), []);
+                assert!(run(keep));
+                assert_eq!(enforcement.apply(&[remove(1)]), []);
+                let told = |enforcement: &mut Enforcement| {
+                    let all = enforcement.take_stuck();
+                    all.iter().map(ToString::to_string).collect::<Vec<_>>()
+                };
+                let said = told(&mut enforcement);
+                let begin = format!("d0: class 1:1001 cannot be removed: {advice}");
+                assert!(said.len() == 1 && said[0].starts_with(&begin), "{said:?}");
+                let shown = |of: &str| run(&format!("tc class show dev d0 | grep -q '{of}'"));
+                assert!(shown("1:1001 .*rate 8Kbit"), "what was reserved in it is free again");
+                // The next with its handle has another class, also after the link was down.
+                assert_eq!(enforcement.apply(&[add(1, 10)]), []);
+                assert_eq!(enforcement.class_name(BY, Handle(1)), "1:1002");
+                assert_eq!(enforcement.apply(&[remove(1)]), []);
+                enforcement.detach(BY);
+                let taken = enforcement.attach(BY, device()).expect("it is ours");
+                assert_eq!((taken.own, taken.left), (0, 0));
+                assert_eq!(enforcement.apply(&[add(1, 10)]), []);
+                assert_eq!(classes(), ["1:1001", "1:1002"]);
+                assert_eq!(enforcement.retry_stuck(), []);
+                assert!(enforcement.is_stuck() && told(&mut enforcement).is_empty());
+                assert!(run(end));
+                let freed = ("d0".to_owned(), "1:1001".to_owned());
+                assert_eq!(enforcement.retry_stuck(), [freed]);
+                assert!(!enforcement.is_stuck());
+                assert_eq!(classes(), ["1:1002"]);
+                assert_eq!(enforcement.apply(&[add(2, 11), remove(1), remove(2)]), []);
+                assert_eq!((classes(), told(&mut enforcement)), (vec![], vec![]));
+                // What a daemon before has left, and nobody refreshes; its filters end with it, whosever.
+                assert_eq!(enforcement.apply(&[add(1, 9), add(2, 10)]), []);
+                assert!(run(keep));
+                let mut enforcement = Enforcement::default();
+                enforcement.attach(BY, device()).expect("it is ours");
+                let stays = usize::from(keep.contains("class add"));
+                assert_eq!(enforcement.purge(BY), 2 - stays);
+                assert_eq!((classes().len(), told(&mut enforcement).len()), (stays, stays));
+            });
+        }
+    }
+
+    #[test]
+    fn a_class_of_another_program_where_a_queue_must_be_is_named() {
+        enforcing(|mut enforcement, device| {
+            assert!(run("tc class add dev d0 parent 1:fff1 classid 1:79 htb rate 8kbit"));
+            let advice = "d0: class 1:79 of another program is below the daemon's 1:fff1, which must have \
+                          none; remove it: tc class del dev d0 classid 1:79";
+            let other = Device { mtu: Bytes::new(1_400), ..device().device().clone() };
+            assert_eq!(enforcement.reshape(BY, other), Err(advice.to_owned()));
+            enforcement.detach(BY);
+            assert_eq!(enforcement.attach(BY, device()), Err(advice.to_owned()));
+            assert!(run("tc class del dev d0 classid 1:79"));
+            enforcement.attach(BY, device()).expect("nothing is in the way");
         });
     }
 

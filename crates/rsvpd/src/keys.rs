@@ -11,6 +11,8 @@ use ontempo_reservation::machine::is_of_host;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use crate::written::{number, table, text, word};
+
 /// Bytes of a secret at least: shorter ones can be guessed.
 const MIN_SECRET: usize = 16;
 /// Mode bits of access to a secret by those who are neither its owner nor in its group.
@@ -36,9 +38,11 @@ pub(crate) struct WrittenNeighbour {
     expecting = "a table such as { id = 1, secret-file = \"eth1.key\" }"
 )]
 pub(crate) struct WrittenKey {
+    #[serde(deserialize_with = "key_number")]
     id: u64,
     #[serde(default = "default_algorithm")]
     algorithm: WrittenAlgorithm,
+    #[serde(deserialize_with = "secret_file")]
     secret_file: PathBuf,
     /// For a router of another make.
     identifiers: Option<Identifiers>,
@@ -46,23 +50,44 @@ pub(crate) struct WrittenKey {
 
 /// Key Identifiers of both directions, 48 bits each.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { send = 1, receive = 2 }")]
 struct Identifiers {
+    #[serde(deserialize_with = "identifier")]
     send: u64,
+    #[serde(deserialize_with = "identifier")]
     receive: u64,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum WrittenAlgorithm {
     HmacMd5,
     HmacSha256,
 }
 
+impl<'de> Deserialize<'de> for WrittenAlgorithm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = [("hmac-md5", Self::HmacMd5), ("hmac-sha256", Self::HmacSha256)];
+        word(deserializer, r#""hmac-sha256" or "hmac-md5""#, &words)
+    }
+}
+
+fn key_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    number(deserializer, "a whole number from 0 to 65535")
+}
+
+fn identifier<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    number(deserializer, "a whole number of 48 bits")
+}
+
+fn secret_file<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    text(deserializer, r#"the path of the file with the secret, such as "eth1.key""#)
+}
+
 pub(crate) fn by_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<IpAddr, WrittenNeighbour>, D::Error> {
-    let written = BTreeMap::<String, WrittenNeighbour>::deserialize(deserializer)?;
+    let what = r#"a table for each neighbour, such as [interfaces.eth1.neighbours."10.1.0.2"]"#;
+    let written: BTreeMap<String, WrittenNeighbour> = table(deserializer, what)?;
     let read = |(text, one): (String, WrittenNeighbour)| {
         let address = text.parse().ok().filter(|address| is_of_host(*address));
         address.map(|address| (address, one)).ok_or_else(|| {

@@ -21,6 +21,7 @@ mod routes;
 mod sys;
 mod tc;
 mod traffic_control;
+mod written;
 
 pub use config::Config;
 pub use daemon::{Signals, run};

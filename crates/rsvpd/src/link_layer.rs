@@ -10,6 +10,8 @@ use ontempo_foundation::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use crate::written::text;
+
 /// Ethernet: two addresses and a type.
 const ETHERNET: u64 = 14;
 /// IEEE 802.1Q.
@@ -27,6 +29,9 @@ const GRE: u64 = 4;
 const VXLAN: u64 = 8;
 /// WireGuard's header and tag.
 const WIREGUARD: u64 = 32;
+/// What an operator may write.
+const OVERHEAD: &str =
+    r#""ethernet", "ethernet-wire", "vlan", "pppoe" or a number of bytes, such as "22 bytes""#;
 /// More than any link adds.
 const MOST: u64 = 256;
 
@@ -36,17 +41,14 @@ pub(crate) struct Overhead(pub(crate) Bytes);
 
 impl<'de> Deserialize<'de> for Overhead {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let text: String = text(deserializer, OVERHEAD)?;
         let bytes = match text.as_str() {
             "ethernet" => ETHERNET,
             "ethernet-wire" => WIRE,
             "vlan" => ETHERNET + VLAN_TAG,
             "pppoe" => PPPOE,
             other => other.parse::<Bytes>().map(Bytes::get).map_err(|error| {
-                D::Error::custom(format!(
-                    "{error}; \"ethernet\", \"ethernet-wire\", \"vlan\", \"pppoe\" or bytes, as \
-                     in \"22 bytes\", are what a packet has beyond IP"
-                ))
+                D::Error::custom(format!("{error}; {OVERHEAD}, is what a packet has beyond IP"))
             })?,
         };
         if bytes > MOST {

@@ -1,10 +1,11 @@
 //! Lines for the operator.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+use crate::written::word;
 
 /// How much a line matters, as syslog(3) has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something does not work until somebody acts.
     Error,
@@ -14,6 +15,18 @@ pub enum Level {
     Notice,
     /// State of a flow has changed.
     Info,
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let words = [
+            ("error", Self::Error),
+            ("warning", Self::Warning),
+            ("notice", Self::Notice),
+            ("info", Self::Info),
+        ];
+        word(deserializer, r#""error", "warning", "notice" or "info""#, &words)
+    }
 }
 
 impl Level {

@@ -3,6 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 
+/// Lines of `tc` about one error that are told.
+const MAX_REASONS: usize = 8;
+
 /// An error of `tc`.
 #[derive(Debug)]
 pub(crate) struct Refused {
@@ -16,10 +19,15 @@ pub(crate) fn batch(lines: &[String]) -> Result<(), Refused> {
     run(&["-batch", "-"], lines)
 }
 
-/// Runs all lines; those that fail are passed over.
-pub(crate) fn batch_all(lines: &[String]) {
-    // What is not there any more need not be removed.
-    let _ = run(&["-force", "-batch", "-"], lines);
+/// Runs all lines; those that fail are passed over. False where any has failed: what is not there any more need not be
+/// removed.
+pub(crate) fn batch_all(lines: &[String]) -> bool {
+    batch_each(lines).is_ok()
+}
+
+/// The same, with the reasons.
+pub(crate) fn batch_each(lines: &[String]) -> Result<(), Refused> {
+    if lines.is_empty() { Ok(()) } else { run(&["-force", "-batch", "-"], lines) }
 }
 
 fn run(arguments: &[&str], lines: &[String]) -> Result<(), Refused> {
@@ -56,6 +64,7 @@ fn refused(printed: &str) -> Refused {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && number(line).is_none())
+        .take(MAX_REASONS)
         .collect();
     let reason = match reasons[..] {
         [] => "tc failed without a word".to_owned(),

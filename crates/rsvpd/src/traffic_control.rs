@@ -49,7 +49,8 @@ pub fn objects(interface: &str) -> Result<Objects, String> {
             format!("{interface}: class {name} of the kernel: TCA_HTB_PARMS is missing or short")
         };
         let rate = is_htb.then(|| htb_rate(&message).ok_or_else(lacks)).transpose()?;
-        found.classes.push(Class { kind, handle: name, is_root, rate });
+        let parent = handle(message.header.parent);
+        found.classes.push(Class { kind, handle: name, parent, is_root, rate });
     }
     for (message, kind) in dump(interface, RouteNetlinkMessage::GetTrafficFilter, index)? {
         if kind == "u32" {

@@ -64,7 +64,7 @@ Examples:
 pub(crate) struct StatusOptions {
     #[command(flatten)]
     pub(crate) json: Json,
-    /// Print it again and again until Ctrl-C, once in this time
+    /// Print it again and again until Ctrl-C, once in this time; a daemon that restarts is waited for
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1 s")]
     pub(crate) watch: Option<Duration>,
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 mod terminal;
@@ -95,7 +96,22 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        end_processes_in(&self.0);
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends the processes whose working directory is `folder`, which a test that fails leaves behind: one that has the
+/// test program's standard output keeps whoever reads that waiting.
+fn end_processes_in(folder: &Path) {
+    let Ok(processes) = fs::read_dir("/proc") else { return };
+    for process in processes.flatten() {
+        let is_in = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == *folder);
+        let number = process.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(pid) = number.and_then(Pid::from_raw).filter(|_| is_in) {
+            // It may end by itself meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! A program at a pseudo-terminal.
 
 use std::io::{Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+
+use super::Killed;
 
 /// `script` of util-linux, in which a program runs.
 pub(crate) struct Terminal {
-    script: Child,
+    script: Killed,
     out: ChildStdout,
     shown: Vec<u8>,
 }
@@ -17,8 +19,8 @@ impl Terminal {
         let mut script = Command::new("script");
         script.args(["-qec", line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         prepare(&mut script);
-        let mut script = script.spawn().expect("script starts");
-        let out = script.stdout.take().expect("its output");
+        let mut script = Killed(script.spawn().expect("script starts"));
+        let out = script.0.stdout.take().expect("its output");
         Self { script, out, shown: Vec::new() }
     }
 
@@ -41,10 +43,10 @@ impl Terminal {
     /// Types keys, by which it is to end with success: all that it has shown.
     #[track_caller]
     pub(crate) fn end_by(mut self, keys: &[u8]) -> Vec<u8> {
-        let mut typed = self.script.stdin.take().expect("its input");
+        let mut typed = self.script.0.stdin.take().expect("its input");
         typed.write_all(keys).expect("typed");
         self.out.read_to_end(&mut self.shown).expect("it ends");
-        assert_eq!(self.script.wait().expect("it ends").code(), Some(0), "{}", self.shown());
+        assert_eq!(self.script.0.wait().expect("it ends").code(), Some(0), "{}", self.shown());
         // Not before: the end of the input would be a key, too.
         drop(typed);
         self.shown

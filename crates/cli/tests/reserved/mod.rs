@@ -165,6 +165,13 @@ impl Network {
         fs::write(self.place.path(&format!("{node}.toml")), text).expect("a configuration");
     }
 
+    /// Changes a node's configuration.
+    pub(crate) fn rewrite(&self, node: &str, change: impl FnOnce(&str) -> String) {
+        let path = self.place.path(&format!("{node}.toml"));
+        let text = fs::read_to_string(&path).expect("a configuration");
+        fs::write(path, change(&text)).expect("it is written");
+    }
+
     pub(crate) fn socket(&self, node: &str) -> String {
         self.place.path(&format!("{node}.sock")).display().to_string()
     }
@@ -173,6 +180,8 @@ impl Network {
     pub(crate) fn program(&self, node: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(node), program]);
+        // By which it ends with the test.
+        command.current_dir(&self.place.0);
         command
     }
 

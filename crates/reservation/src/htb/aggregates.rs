@@ -289,7 +289,9 @@ impl Htb {
         let all = of_class(class).map(|(_, preference)| preference);
         let there = all.into_iter().filter(|one| self.aggregates.present.remove(one)).collect();
         let filters = end_filters(&self.device.name, &there);
-        filters.chain([self.remove_class(class)]).collect()
+        let mut lines: Vec<String> = filters.collect();
+        lines.push(self.leave_class(class));
+        lines
     }
 }
 

@@ -152,7 +152,10 @@ mod tests {
     use crate::message::{Sender, Session};
 
     fn class(minor: u16, is_root: bool) -> Class {
-        Class { kind: "htb".to_owned(), handle: TcHandle { major: 1, minor }, is_root, rate: None }
+        let none = TcHandle { major: u16::MAX, minor: u16::MAX };
+        let parent = if is_root { none } else { TcHandle { major: 1, minor: ROOT } };
+        let handle = TcHandle { major: 1, minor };
+        Class { kind: "htb".to_owned(), handle, parent, is_root, rate: None }
     }
 
     fn filter(v6: bool, preference: u32, handle: u32, minor: Option<u16>) -> U32Filter {

@@ -13,6 +13,7 @@ mod found;
 mod layout;
 mod objects;
 mod queue;
+mod stuck;
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ use layout::{
 pub use objects::{Class, Objects, Qdisc, TcHandle, U32Filter, U32Handle};
 use queue::BestEffortQueue;
 pub use queue::QueueKind;
+pub use stuck::{Stuck, in_the_way};
 
 /// HTB's priorities: when classes borrow, what keeps the network together comes first, then best
 /// effort, then what flows send beyond their reservations.
@@ -125,6 +127,10 @@ pub struct Htb {
     recovering: bool,
     /// All classes that are there.
     classes: BTreeSet<u16>,
+    /// Those that lines have removed which may not have run.
+    leaving: BTreeSet<u16>,
+    /// Those that the kernel does not remove.
+    stuck: BTreeSet<u16>,
     filters: Filters,
     queue: BestEffortQueue,
     aggregates: Aggregates,
@@ -162,6 +168,8 @@ impl Htb {
             adopted_by: BTreeMap::new(),
             recovering: false,
             classes: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             filters: Filters::default(),
             queue: BestEffortQueue::FqCodel,
             aggregates: Aggregates::default(),
@@ -186,6 +194,11 @@ impl Htb {
     /// The interface's name.
     pub fn name(&self) -> &str {
         &self.device.name
+    }
+
+    /// The interface.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The lines that set up the interface: root qdisc, the fixed classes, hash tables. The queue
@@ -305,6 +318,9 @@ impl Htb {
         let made = before.installed.values().map(|known| known.class);
         let all: BTreeSet<u16> = made.chain(before.own.iter().copied()).collect();
         self.own = self.adopted.keys().copied().filter(|class| all.contains(class)).collect();
+        for class in &before.stuck {
+            self.stuck.extend(self.adopted.remove(class).map(|_| *class));
+        }
     }
 
     /// Number of classes taken over, and not refreshed yet, that this daemon has made.
@@ -334,7 +350,7 @@ impl Htb {
             for place in found.present.values().chain(&found.more) {
                 lines.push(self.filters.remove(&self.device.name, place));
             }
-            lines.push(self.remove_class(class));
+            lines.push(self.leave_class(class));
         }
         let mut installed = core::mem::take(&mut self.installed);
         for known in installed.values_mut() {
@@ -416,7 +432,7 @@ impl Htb {
         let name = &self.device.name;
         let places = known.present.values();
         let mut lines: Vec<String> = places.map(|place| self.filters.remove(name, place)).collect();
-        lines.push(self.remove_class(known.class));
+        lines.push(self.leave_class(known.class));
         lines
     }
 
@@ -500,10 +516,6 @@ impl Htb {
             .chain(FIRST_CLASS + 1..=LAST_CLASS)
             .find(|class| !self.classes.contains(class))
             .unwrap_or(own)
-    }
-
-    fn remove_class(&self, class: u16) -> String {
-        format!("class del dev {} classid 1:{class:x}", self.device.name)
     }
 
     /// The lines for a class and its queue.

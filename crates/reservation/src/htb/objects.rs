@@ -43,6 +43,8 @@ pub struct Class {
     pub kind: String,
     /// Its handle.
     pub handle: TcHandle,
+    /// Its parent; `ffff:ffff` where it has none.
+    pub parent: TcHandle,
     /// It has no parent class.
     pub is_root: bool,
     /// HTB's own rate and burst of it; `None` where it is not HTB's.

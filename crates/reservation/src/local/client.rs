@@ -38,7 +38,20 @@ pub enum ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(error) => write!(f, "the RSVP daemon cannot be reached: {error}"),
+            Self::Io(error) => {
+                write!(f, "the RSVP daemon cannot be reached: ")?;
+                match error.kind() {
+                    ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::BrokenPipe => {
+                        f.write_str("it has ended the connection, and what was asked for by that")
+                    }
+                    ErrorKind::TimedOut => {
+                        write!(f, "it does not answer within {} s", ANSWER_TIMEOUT.as_secs())
+                    }
+                    _ => error.fmt(f),
+                }
+            }
             Self::NoReply(line) => write!(f, "the RSVP daemon sent an invalid reply: {line}"),
             Self::Refused(reason) => f.write_str(reason),
         }
@@ -71,7 +84,15 @@ impl Client {
     pub fn ask(&mut self, request: Request) -> Result<Answer, ClientError> {
         self.last += 1;
         let asked = self.last;
-        self.stream.write_all(&line(&Question { id: asked, request }))?;
+        if let Err(error) = self.stream.write_all(&line(&Question { id: asked, request })) {
+            // A daemon that refuses a connection has said why before it has closed it.
+            return match self.reply(Some(Instant::now())) {
+                Ok(Some(Reply::Answer { result: Answer::Refused(reason), .. })) => {
+                    Err(ClientError::Refused(reason))
+                }
+                _ => Err(error.into()),
+            };
+        }
         let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match self.reply(Some(until))? {

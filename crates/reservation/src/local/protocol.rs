@@ -20,9 +20,10 @@ pub const SOCKET_VARIABLE: &str = "ONTEMPO_RSVP_SOCKET";
 /// its status may be longer.
 pub const MAX_LINE_LEN: usize = 65_536;
 
-/// Where applications find the daemon: [`SOCKET_VARIABLE`], or [`SOCKET`].
+/// Where applications find the daemon: [`SOCKET_VARIABLE`], or [`SOCKET`] where that is not set or empty.
 pub fn socket() -> PathBuf {
-    std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(SOCKET), PathBuf::from)
+    let set = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+    set.map_or_else(|| PathBuf::from(SOCKET), PathBuf::from)
 }
 
 /// A request of an application, with a number of its own.

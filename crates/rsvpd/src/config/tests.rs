@@ -73,7 +73,7 @@ fn aggregates_have_code_points_of_their_own_and_other_ones_are_named() {
         ),
         // Of these the line is shown.
         ("{ dscp = \"EF\", up-to = \"5\" }", "up-to"),
-        ("{ dscp = \"EF\", service = \"best\" }", "`guaranteed`"),
+        ("{ dscp = \"EF\", service = \"best\" }", "\"guaranteed\" or \"controlled-load\""),
     ] {
         let error = of(lines).expect_err("it is wrong");
         assert!(error.contains(words), "{words}: {error}");
@@ -166,10 +166,75 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (neighbour("0.0.0.0"), "\"0.0.0.0\" must be the address of a neighbour"),
         (format!("socket = \"\"\n{eth1}"), "socket: \"\" must be a path of 1 to 107 bytes"),
         (format!("socket = \"/{}\"\n{eth1}", "a".repeat(107)), "a path of 1 to 107 bytes"),
+        (
+            "[interfaces.eth1]\nrate = \"8 bit/s\"\n".to_owned(),
+            "eth1.rate: of 8 bit/s nothing is left",
+        ),
+        (
+            format!(
+                "{eth1}aggregates = [{}]\n[interfaces.eth2]\nrate = \"32 kbit/s\"\n",
+                "{ dscp = \"EF\" }"
+            ),
+            "eth2.rate: of 32 kbit/s",
+        ),
         ("[interfaces.lo]\nrate = \"1 Mbit/s\"\n".to_owned(), "the loopback has no neighbours"),
     ] {
         let error = read_whole("wrong", &text).expect_err(&text);
         assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_told_with_file_key_and_what_would_be_right() {
+    let of_eth1 = |line: &str| format!("[interfaces.eth1]\nrate = \"1 Mbit/s\"\n{line}\n");
+    let words = r#"expected "error", "warning", "notice" or "info""#;
+    for (line, key, right) in [
+        ("log = 3", "log", words),
+        ("log = \"loud\"", "log", words),
+        ("mode = 660", "mode", "octal digits in quotes, such as \"0660\""),
+        ("group = 5", "group", "the name of a group"),
+        ("socket = 3", "socket", "a path, such as"),
+        ("trust-network = \"yes\"", "trust-network", "true or false"),
+        ("limits = 3", "limits", "a table such as { sessions = 20000 }"),
+        ("limits = { sessions = \"3\" }", "limits.sessions", "a whole number from 1 to"),
+        ("aggregates = {}", "aggregates", "expected one of `refresh`"),
+        ("refresh = 3", "refresh", "\"3 ms\""),
+    ] {
+        let error = read_whole("kinds", &format!("{line}\n{}", of_eth1(""))).expect_err(line);
+        let last = error.lines().last().unwrap_or_default();
+        assert!(last.starts_with(&format!("{key}: ")) && last.contains(right), "{line}: {error}");
+        assert!(error.contains("ontempo-config-kinds") && error.contains("line 1"), "{error}");
+    }
+    for (line, key, right) in [
+        ("aggregates = {}", "aggregates", "a list of tables, such as [{ dscp = \"EF\" }]"),
+        ("aggregates = [3]", "aggregates[0]", "a table such as { dscp = \"EF\" }"),
+        ("aggregates = [{ dscp = 46 }]", "aggregates[0].dscp", "\"AF41\", \"EF\" or \"46\""),
+        ("guaranteed = 1", "guaranteed", "true or false"),
+        ("overhead = 22", "overhead", "\"pppoe\" or a number of bytes, such as \"22 bytes\""),
+        ("overhead = \"x\"", "overhead", "\"pppoe\" or a number of bytes"),
+        ("speed = 1", "speed", "expected one of `rate`"),
+        ("neighbours = 3", "neighbours", "a table for each neighbour"),
+        ("key = { id = \"a\", secret-file = \"a\" }", "key.id", "a whole number from 0 to 65535"),
+        ("key = { id = -1, secret-file = \"a\" }", "key.id", "a whole number from 0 to 65535"),
+        ("key = { id = 1, secret-file = 3 }", "key.secret-file", "\"eth1.key\""),
+        ("key = { id = 1, algorithm = \"md5\" }", "key.algorithm", "or \"hmac-md5\""),
+        ("key = { id = 1 }", "key", "missing field `secret-file`"),
+        ("key = { identifiers = { send = -1 } }", "key.identifiers.send", "48 bits"),
+    ] {
+        let error = read_whole("kinds", &of_eth1(line)).expect_err(line);
+        let last = error.lines().last().unwrap_or_default();
+        let key = format!("interfaces.eth1.{key}: ");
+        assert!(last.starts_with(&key) && last.contains(right), "{line}: {error}");
+    }
+    for (text, key, right) in [
+        ("interfaces = 3\n", "interfaces: ", "a table for each interface"),
+        ("[interfaces]\neth1 = 3\n", "interfaces.eth1: ", "a table such as { rate = "),
+        ("[interfaces.\"a b\"]\nrate = 3\n", "interfaces.\"a b\".rate: ", "\"3 Mbit/s\""),
+        ("[interfaces.eth1]\nlatency = \"1 ms\"\n", "interfaces.eth1: ", "missing field `rate`"),
+    ] {
+        let error = read_whole("kinds", text).expect_err(text);
+        let last = error.lines().last().unwrap_or_default();
+        assert!(last.starts_with(key) && last.contains(right), "{text}: {error}");
     }
 }
 
@@ -198,6 +263,25 @@ fn a_secret_in_what_is_no_file_is_refused_and_not_waited_for() {
         assert!(error.contains("key: ") && error.contains("no regular file"), "{error}");
     }
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_file_without_an_end_is_not_read_and_a_daemon_that_runs_waits_for_no_pipe() {
+    let error = Config::read(Path::new("/dev/zero")).expect_err("endless").to_string();
+    assert_eq!(error, "/dev/zero: it has more than 4194304 bytes");
+    let pipe = std::env::temp_dir().join(format!("ontempo-again-{}", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let error = Config::read_again(&pipe).expect_err("no file").to_string();
+    assert!(error.ends_with(": it is no regular file"), "{error}");
+    // At the start, what comes by it is the configuration.
+    let text = "[interfaces.eth1]\nrate = \"1 Mbit/s\"\n";
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, text)
+    });
+    assert!(Config::read(&pipe).unwrap().interfaces.contains_key("eth1"));
+    writer.join().unwrap().unwrap();
+    fs::remove_file(pipe).unwrap();
 }
 
 #[test]

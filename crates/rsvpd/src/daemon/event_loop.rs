@@ -19,6 +19,7 @@ use super::neighbours_file::NeighboursFile;
 use super::observed::Observed;
 use super::owners::Owners;
 use super::state::{Daemon, SETTLING};
+use super::sweep::sweep;
 use crate::applications::{Applications, Id};
 use crate::config::Config;
 use crate::enforcement::Enforcement;
@@ -79,6 +80,7 @@ pub fn run(config: Config, signals: Signals<'_>, log: Log<'_>) -> Result<(), Dae
         _ => DaemonError::system("cannot open sockets for RSVP", &error),
     })?;
     let lock = Lock::take(Path::new(lock::FOLDER))?;
+    sweep(&lock);
     let mut daemon = Daemon::open(config, packets, log)?;
     let of_namespace = NeighboursFile::of_this_namespace(lock.neighbours());
     daemon.neighbours_file =
@@ -132,6 +134,8 @@ impl<'a> Daemon<'a> {
             started: Instant::now(),
             purge_at: BTreeMap::new(),
             update_at: Time::NEVER,
+            retry_at: Time::NEVER,
+            failed: BTreeMap::new(),
             dropped: BTreeMap::new(),
             bad_packets: 0,
             packets_in: 0,
@@ -161,6 +165,9 @@ impl Daemon<'_> {
                         if let Some(error) = self.applications.accept(now) {
                             self.say(Level::Error, &format!("cannot accept applications: {error}"));
                         }
+                        if let Some(refused) = self.applications.take_refused(now) {
+                            self.say(Level::Warning, &refused);
+                        }
                     }
                     Ready::Application(id, flags) => self.serve_application(id, flags),
                 }
@@ -168,13 +175,11 @@ impl Daemon<'_> {
             let now = self.now();
             if self.update_at <= now {
                 self.update_at = Time::NEVER;
-                // An interface that cannot be set up is logged; the others go on.
-                if let Err(error) = self.update_interfaces() {
-                    self.say(Level::Error, &error.to_string());
-                }
+                self.follow_interfaces();
                 self.machine.routes_changed(now);
             }
             self.purge(now);
+            self.retry(now);
             self.machine.on_timeout(now);
             self.settle();
             self.observe(now);
@@ -213,7 +218,7 @@ impl Daemon<'_> {
         let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
         let due = self.purge_at.values().copied().fold(due, Time::min);
         let due = due.min(self.update_at).min(self.applications.accept_at(now));
-        let due = due.min(self.observed.due());
+        let due = due.min(self.observed.due()).min(self.retry_at);
         let wait = (due != Time::NEVER).then(|| {
             let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());
             let (secs, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
@@ -307,8 +312,12 @@ impl Daemon<'_> {
             })
             .collect();
         let failed = self.enforcement.apply(requests);
+        let stuck = self.say_stuck();
         for (place, (request, before)) in requests.iter().zip(classes).enumerate() {
-            if failed.iter().all(|(other, _)| *other != place) {
+            let name = self.name_of(request.place().0);
+            let stays = matches!(request, ControlRequest::Remove(..))
+                && stuck.iter().any(|one| one.device == name && one.class == before);
+            if !stays && failed.iter().all(|(other, _)| *other != place) {
                 self.log_class(request, before);
             }
         }
@@ -341,6 +350,7 @@ impl Daemon<'_> {
         self.owners.all_of(None).end(&mut self.machine, now);
         self.settle();
         self.enforcement.end();
+        self.say_stuck();
         if let Err(what) = self.end_all_left() {
             self.say(Level::Error, &what);
         }

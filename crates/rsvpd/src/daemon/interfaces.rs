@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_reservation::htb::Stuck;
 use ontempo_reservation::machine::{ControlRequest, ErrorTerms, InterfaceConfig, InterfaceId};
 
 use super::state::{Daemon, time_of_day};
@@ -13,10 +14,15 @@ use crate::log::Level;
 use crate::routes::Interface;
 use crate::traffic_control::with_htb;
 
+/// What another program keeps from being removed, or set up, is tried again so often.
+const RETRY: Duration = Duration::from_secs(5);
+
 impl Daemon<'_> {
     /// Sets up the interfaces that are up, and ends what a daemon before this one has left on others.
     pub(super) fn set_up_all(&mut self) -> Result<(), DaemonError> {
-        if let Err(error) = self.update_interfaces() {
+        let failed = self.update_interfaces();
+        let failed = failed.and_then(|failed| failed.into_values().next().map_or(Ok(()), Err));
+        if let Err(error) = failed {
             self.enforcement.end_begun();
             return Err(error);
         }
@@ -69,14 +75,35 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// Reads the kernel's interfaces; adds new ones, changes others and removes those that are down.
+    /// The same as [`update_interfaces`](Self::update_interfaces) while the daemon runs: what cannot be set up is told once
+    /// and tried again, and keeps no other from it.
+    pub(super) fn follow_interfaces(&mut self) {
+        let failed = match self.update_interfaces() {
+            Ok(failed) => failed,
+            Err(error) => return self.say(Level::Error, &error.to_string()),
+        };
+        let failed = failed.into_iter().map(|(name, error)| (name, error.to_string()));
+        let before = std::mem::replace(&mut self.failed, failed.collect());
+        let new = self.failed.iter().filter(|(name, what)| before.get(*name) != Some(*what));
+        for what in new.map(|(_, what)| what.clone()).collect::<Vec<_>>() {
+            self.say(Level::Error, &what);
+        }
+        if !self.failed.is_empty() {
+            self.retry_at = self.retry_at.min(self.now() + RETRY);
+        }
+    }
+
+    /// Reads the kernel's interfaces; adds new ones, changes others and removes those that are down. Returns why some
+    /// cannot be set up, by their names; the others are.
     ///
     /// # Errors
-    /// The first of those that cannot be set up; the others are.
-    pub(super) fn update_interfaces(&mut self) -> Result<(), DaemonError> {
+    /// Where the kernel's cannot be read.
+    pub(super) fn update_interfaces(
+        &mut self,
+    ) -> Result<BTreeMap<String, DaemonError>, DaemonError> {
         let found = self.kernel_interfaces()?;
         let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
-        let mut failed = None;
+        let mut failed = BTreeMap::new();
         for name in names {
             let usable = found.get(&name).filter(|new| new.up && !new.addresses.is_empty());
             let known = self.interfaces.get(&name);
@@ -103,16 +130,21 @@ impl Daemon<'_> {
                 self.settle();
                 self.enforcement.detach(id);
                 if usable.is_none() {
-                    self.say(Level::Warning, &format!("{name}: is down"));
+                    let why = match found.get(&name) {
+                        None => "is gone",
+                        Some(new) if new.up => "has no address",
+                        Some(_) => "is down",
+                    };
+                    self.say(Level::Warning, &format!("{name}: {why}"));
                 }
             }
             if let Some(new) = usable
                 && let Err(error) = self.set_up(&name, &new)
             {
-                failed.get_or_insert(error);
+                failed.insert(name, error);
             }
         }
-        failed.map_or(Ok(()), Err)
+        Ok(failed)
     }
 
     pub(super) fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
@@ -122,6 +154,10 @@ impl Daemon<'_> {
             let mtu = Bytes::new(u64::from(new.mtu));
             let device = config.device(name, mtu, new.layer).map_err(DaemonError::Input)?;
             let taken = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
+            self.say_stuck();
+            if self.enforcement.is_stuck() {
+                self.retry_at = self.retry_at.min(self.now() + RETRY);
+            }
             if self.enforcement.is_recovering(id) {
                 let machine = self.config.machine();
                 let until = self.now() + machine.lifetime(machine.refresh);
@@ -173,9 +209,10 @@ impl Daemon<'_> {
                     self.say(Level::Notice, &line);
                 }
                 Err(what) => {
-                    let line =
-                        format!("{what}; then reload the daemon; until then {name} has no RSVP");
+                    let line = format!("{what}; until then {name} has no RSVP");
                     self.say(Level::Error, &line);
+                    self.failed.insert(name.clone(), what);
+                    self.retry_at = self.retry_at.min(self.now() + RETRY);
                     let now = self.now();
                     self.interfaces.remove(&name);
                     self.machine.remove_interface(now, id);
@@ -208,10 +245,43 @@ impl Daemon<'_> {
             }
             !is_due
         });
+        self.say_stuck();
         if purged > 0 {
             let line =
                 format!("removed {purged} classes that were taken over and not refreshed in time");
             self.say(Level::Notice, &line);
+        }
+    }
+
+    /// Tells which classes could not be removed since this was asked last, each once.
+    pub(super) fn say_stuck(&mut self) -> Vec<Stuck> {
+        let stuck = self.enforcement.take_stuck();
+        for one in &stuck {
+            self.say(Level::Error, &one.to_string());
+        }
+        if !stuck.is_empty() {
+            self.retry_at = self.retry_at.min(self.now() + RETRY);
+        }
+        stuck
+    }
+
+    /// Tries again to remove these, and to set up what could not be, as long as there are any.
+    pub(super) fn retry(&mut self, now: Time) {
+        if now < self.retry_at {
+            return;
+        }
+        self.retry_at = Time::NEVER;
+        if !self.failed.is_empty() {
+            self.follow_interfaces();
+            // What is set up now may be the way of flows that are known.
+            self.machine.routes_changed(now);
+        }
+        for (name, class) in self.enforcement.retry_stuck() {
+            let line = format!("{name}: class {class} removed: nothing is in its way any more");
+            self.say(Level::Notice, &line);
+        }
+        if self.enforcement.is_stuck() {
+            self.retry_at = now + RETRY;
         }
     }
 

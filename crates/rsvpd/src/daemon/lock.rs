@@ -7,10 +7,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use ontempo_place::{check_system_folder, is_root_or_this_user, make_system_folder};
 use rustix::fs::{FlockOperation, flock};
 
+use super::neighbours_file::EXTENSION;
 use crate::error::DaemonError;
 
 /// The folder of the lock: the daemon's alone, since a service manager gives it to the daemon's user and removes it
@@ -18,8 +21,12 @@ use crate::error::DaemonError;
 pub(super) const FOLDER: &str = "/run/ontempo-rsvpd";
 /// The network namespace of this process; its inode is the number of the namespace.
 const NAMESPACE: &str = "/proc/self/ns/net";
-/// Attempts, where another program removes the file between opening and locking.
+/// The name of a lock, before the number of its namespace.
+pub(super) const PREFIX: &str = "rsvpd-";
+/// Attempts, and the pause between two, where another daemon that starts sweeps the file, or the one before removes it
+/// between opening and locking.
 const MAX_ATTEMPTS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held while the daemon runs.
 #[derive(Debug)]
@@ -43,36 +50,48 @@ impl Lock {
             ))
         })?;
         let namespace = fs::metadata(NAMESPACE).map_err(failed)?.ino();
-        let path = folder.join(format!("rsvpd-{namespace}"));
+        let path = folder.join(format!("{PREFIX}{namespace}"));
         for _ in 0..MAX_ATTEMPTS {
-            // Whoever can open it can lock it: nobody but root may.
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(false).mode(0o600);
-            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(failed)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(DaemonError::System(
-                        "another ontempo rsvpd runs on this host; one has to do for all interfaces"
-                            .to_owned(),
-                    ));
-                }
-                Err(error) => return Err(failed(error.into())),
+            if let Some(lock) = Self::try_at(&path).map_err(failed)? {
+                return Ok(lock);
             }
-            // The daemon before may have removed the file after it was opened here.
-            let locked = file.metadata().map_err(failed)?.ino();
-            if fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == locked) {
-                return Ok(Self { path, _file: file });
-            }
+            // One that sweeps has it for a moment.
+            thread::sleep(PAUSE);
         }
-        Err(DaemonError::System(format!("{}: it is removed again and again", path.display())))
+        Err(DaemonError::System(
+            "another ontempo rsvpd runs on this host; one has to do for all interfaces".to_owned(),
+        ))
+    }
+
+    /// The lock at this path, unless another has it or removes it just now.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn try_at(path: &Path) -> io::Result<Option<Self>> {
+        // Whoever can open it can lock it: nobody but root may.
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        // The daemon before may have removed the file after it was opened here.
+        let locked = file.metadata()?.ino();
+        let is_there = fs::symlink_metadata(path).is_ok_and(|there| there.ino() == locked);
+        Ok(is_there.then(|| Self { path: path.to_owned(), _file: file }))
     }
 }
 
 impl Lock {
     /// The file with the neighbours of the daemon of this namespace, of use after a restart.
     pub(super) fn neighbours(&self) -> PathBuf {
-        self.path.with_extension("neighbours")
+        self.path.with_extension(EXTENSION)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 

@@ -9,5 +9,6 @@ mod owners;
 mod reload;
 mod requests;
 mod state;
+mod sweep;
 
 pub use event_loop::{Signals, run};

@@ -9,11 +9,18 @@ use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::sys::get_number;
 
+/// What its name has after that of the lock and a dot.
+pub(super) const EXTENSION: &str = "neighbours";
+/// The same while it is written.
+pub(super) const BESIDE: &str = "new";
+/// A daemon that runs writes it so often at least, so that its age tells when the daemon has ended.
+pub(super) const TOUCH: Duration = Duration::from_secs(3_600);
 /// Bytes of the file, at most.
 const MAX_FILE: u64 = 64 << 10;
 
@@ -45,7 +52,11 @@ impl NeighboursFile {
     ) -> io::Result<()> {
         let mut text = format!("namespace {}\n", self.cookie);
         text.extend(neighbours.map(|(interface, address)| format!("{interface} {address}\n")));
-        fs::write(&self.path, text).map_err(|error| {
+        // Whole or not at all: what was there before is of more use than a part.
+        let beside = self.path.with_extension(BESIDE);
+        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &self.path)).map_err(|error| {
+            // It may not be there.
+            let _ = fs::remove_file(&beside);
             io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
         })
     }
@@ -86,6 +97,13 @@ mod tests {
         file.write(neighbours.clone().into_iter()).unwrap();
         let read = NeighboursFile::of_this_namespace(path.clone()).unwrap().read();
         assert_eq!(read, neighbours);
+        // On a full disk the one before stays.
+        let beside = path.with_extension(BESIDE);
+        fs::create_dir(&beside).unwrap();
+        let error = file.write([].into_iter()).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        assert_eq!(file.read(), neighbours);
+        fs::remove_dir(&beside).unwrap();
         let other = NeighboursFile { path: path.clone(), cookie: file.cookie + 1 };
         assert!(other.read().is_empty());
         // As daemons before wrote it, what is no file, and what is no text.

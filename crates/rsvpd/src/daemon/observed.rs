@@ -7,6 +7,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::machine::{Change, ControlRequest, InterfaceId, Reservation};
 use ontempo_reservation::message::{Sender, Session};
 
+use super::neighbours_file::TOUCH;
 use super::state::Daemon;
 use crate::log::Level;
 
@@ -17,6 +18,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const QUESTIONS: u32 = 4;
 const ASKING: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
+/// Age of the file of neighbours at most, while any is heard.
+const NEIGHBOURS_AGE: Duration = Duration::from_secs(TOUCH.as_secs());
 
 /// What was told already.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(super) struct Observed {
     questions: u32,
     asked: Time,
     ask_at: Time,
+    /// When the neighbours are written down again at the latest.
+    write_at: Time,
     /// Packets received until the last look.
     packets_in: u64,
     dropped: u64,
@@ -52,6 +57,7 @@ impl Default for Observed {
             questions: 0,
             asked: Time::ZERO,
             ask_at: Time::NEVER,
+            write_at: Time::NEVER,
             packets_in: 0,
             dropped: 0,
             refused: 0,
@@ -126,8 +132,9 @@ impl Daemon<'_> {
             .map(|(by, address, _)| (by, address))
             .collect();
         let before = std::mem::replace(&mut self.observed.neighbours, heard.clone());
-        if heard != before {
+        if heard != before || self.observed.write_at <= now {
             self.remember(&heard);
+            self.observed.write_at = now + NEIGHBOURS_AGE;
         }
         for (by, address) in heard.difference(&before) {
             let by = self.name_of(*by);

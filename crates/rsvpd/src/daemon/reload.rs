@@ -41,9 +41,9 @@ impl Daemon<'_> {
         if let Err(what) = self.end_others() {
             self.say(Level::Error, &what);
         }
-        if let Err(error) = self.update_interfaces() {
-            self.say(Level::Error, &error.to_string());
-        }
+        // What is still in the way is told again to who reloads.
+        self.failed.clear();
+        self.follow_interfaces();
         self.say_unused(|name| !old.interfaces.contains_key(name));
         self.check_disciplines();
         let now = self.now();

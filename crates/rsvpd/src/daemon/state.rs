@@ -34,6 +34,10 @@ pub(super) struct Daemon<'a> {
     pub(super) purge_at: BTreeMap<InterfaceId, Time>,
     /// When the interfaces and routes are read again after a change.
     pub(super) update_at: Time,
+    /// When classes that could not be removed, and interfaces that could not be set up, are tried again.
+    pub(super) retry_at: Time,
+    /// Why interfaces could not be set up, as it was told.
+    pub(super) failed: BTreeMap<String, String>,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) bad_packets: u64,
     pub(super) packets_in: u64,
