@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ontempo_emulator::{Control, Emulation, EmulationError, Trace, TraceError, Traced};
-use ontempo_simulator::RunFolder;
+use ontempo_simulator::{RunFolder, TraceEntry};
 
 use crate::failure::Failure;
-use crate::manifest::TraceEntry;
 use crate::output::write_stderr;
 
 /// Traces in progress: link, file, and where it will be.

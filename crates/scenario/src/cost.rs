@@ -250,12 +250,22 @@ fn rates<'a>(scenario: &'a Scenario, backbone: &Backbone<'_>) -> Vec<Load<'a>> {
 fn most_packets(group: &FlowGroup) -> f64 {
     let one = match &group.application {
         Application::File { size } => {
-            size.get() as f64 / packet_of(group).get().max(1) as f64 + 1.0
+            let payload = packet_of(group).get().saturating_sub(headers_of(&group.transport));
+            size.get() as f64 / payload.max(1) as f64 + 1.0
         }
         Application::Adus { count, .. } => *count as f64,
         _ => f64::INFINITY,
     };
     f64::from(group.count) * one
+}
+
+/// Bytes of IP and of the transport in each packet, for those that carry files.
+fn headers_of(transport: &Transport) -> u64 {
+    match transport {
+        Transport::Tcp(_) => 40,
+        Transport::Udp { .. } | Transport::Spaced { .. } => 28,
+        _ => 0,
+    }
 }
 
 struct Demand {

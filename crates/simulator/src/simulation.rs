@@ -174,6 +174,7 @@ impl Simulation {
         for agent in &mut self.run.agents {
             agent.end(self.run.end);
         }
+        self.run.fabric.end();
         Ok(results::collect(&mut self.run))
     }
 
