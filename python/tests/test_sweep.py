@@ -460,7 +460,7 @@ def test_a_table_that_was_not_recorded_is_not_counted_as_empty(
     result = run(path, "--jobs", "1")
     assert result.exit_code == BAD_INPUT
     said = " ".join(result.output.split())
-    table = query.split()[-1]
+    table = query.rsplit(maxsplit=1)[-1]
     assert f"columns.mine: the runs do not record the table {table}" in said
     assert said.endswith(f"the scenario asks for it by {line}")
 

@@ -1,4 +1,4 @@
-"""Which tables a scenario asks for: any other is empty, and a count of its rows measures nothing."""
+"""Which tables a scenario asks for: any other is empty, and counting its rows measures nothing."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def names(query: str, table: str) -> bool:
 def unrecorded(
     tables: Mapping[str, pl.DataFrame], queries: Iterable[str], canonical: Callable[[], str]
 ) -> dict[str, str]:
-    """The tables in the queries that the scenario does not ask for, with what would ask for each."""
+    """The queried tables that the scenario does not ask for, and what would ask for each."""
     empty = [name for name in LINES if name in tables and tables[name].is_empty()]
     empty = [name for name in empty if any(names(query, name) for query in queries)]
     scenario = json.loads(canonical()) if empty else None
