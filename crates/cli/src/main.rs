@@ -68,11 +68,13 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let words: Vec<_> =
         std::env::args_os().skip(1).map(|word| word.display().to_string()).collect();
-    let form = Form::asked(&Arguments::command(), &words);
+    let form = || Form::asked(&Arguments::command(), &words);
     let command = Arguments::command().term_width(columns().min(HELP));
     let parsed = command.try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
     let arguments = parsed.unwrap_or_else(|error| {
-        if let Some(form) = form.filter(|_| error.use_stderr()) {
+        if error.use_stderr()
+            && let Some(form) = form()
+        {
             form.report(error.to_string().trim_end(), USAGE);
         }
         error.exit()
@@ -80,7 +82,7 @@ fn main() -> ExitCode {
     match run(arguments.command) {
         Ok(code) => code,
         Err(failure) => {
-            if let Some(form) = form {
+            if let Some(form) = form() {
                 form.report(failure.text(), failure.number());
             }
             failure.report();
