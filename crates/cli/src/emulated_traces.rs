@@ -102,7 +102,7 @@ mod tests {
 
     fn failure(run: Result<(), EmulationError>, why: TraceError) -> Failure {
         let unfinished = Unfinished { path: "run/a.pcapng".into(), why };
-        both(run, Err(unfinished)).err().expect("a failure")
+        both(run, Err(unfinished)).expect_err("a failure")
     }
 
     #[test]

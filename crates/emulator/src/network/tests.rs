@@ -132,7 +132,9 @@ fn packets_that_wait_at_the_end_have_a_record() {
         let records = watch.records();
         let started = records.iter().filter(|record| record.started.is_some()).count();
         let dropped = records.iter().filter(|record| record.dropped.is_some()).count();
-        assert_eq!((records.len(), started, dropped), (5, 1, 1), "{queue}: {records:?}");
+        assert_eq!((records.len(), started), (5, 1), "{queue}: {records:?}");
+        // FQ-CoDel drops half of the longest flow.
+        assert!((1..=2).contains(&dropped), "{queue}: {records:?}");
     }
 }
 
