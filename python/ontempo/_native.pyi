@@ -173,7 +173,10 @@ class Result:
         shown by the end of the run.
         """  # noqa: D205 - the summary is the reference's sentence
     def save(self, directory: str | PathLike[str]) -> None:
-        """Write every table as Parquet into a directory, all or none."""
+        """Write every table as Parquet, and `run.json`, into a directory, all or nothing.
+
+        `ontempo show` and `ontempo summary` read it as they read a run of `ontempo simulate`.
+        """
 
 @final
 class CancelToken:
@@ -215,6 +218,9 @@ def run(
     controllers: Mapping[str, type[CongestionController]] | None = None,
 ) -> Result:
     """Simulate a scenario.
+
+    `seed` is a whole number from 0 to 2^64 - 1, that of the scenario where not given; any other
+    raises `ValueError`.
 
     Other Python threads run meanwhile. Ctrl-C in the main thread raises `KeyboardInterrupt`;
     `cancel` stops the run from any other. Raises `ScenarioError` where the run is estimated to

@@ -21,6 +21,7 @@ from small import LONG, TEXT, scenario
 
 import ontempo as ot
 from ontempo import live, media, qos
+from ontempo.lab.programs import program
 
 STUB = Path(ot.__file__).with_name("_native.pyi")
 
@@ -169,7 +170,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
         ot.run(scenario(), seed).save(tmp_path / name)
     a, b, c = (digests(tmp_path / name) for name in "abc")
-    assert set(a) == {f"{name}.parquet" for name in ot.run(scenario()).tables}
+    assert set(a) == {f"{name}.parquet" for name in ot.run(scenario()).tables} | {"run.json"}
     assert a == b
     assert a["flows.parquet"] != c["flows.parquet"]
 
@@ -178,6 +179,37 @@ def test_saved_tables_read_back_as_they_were(tmp_path: Path, result: ot.Result) 
     result.save(tmp_path)
     read = pl.read_parquet(tmp_path / "flows.parquet")
     assert read["goodput_bps"].equals(pl.DataFrame(result.flows)["goodput_bps"])
+
+
+def test_the_program_reads_what_is_saved_as_its_own(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(TEXT)
+
+    def ontempo(*words: str) -> None:
+        command = [program(), *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    ontempo("simulate", "s.toml", "--out", "own")
+    ot.run(ot.load(tmp_path / "s.toml")).save(tmp_path / "saved")
+    assert digests(tmp_path / "saved") == digests(tmp_path / "own")
+    ontempo("show", "saved")
+    ontempo("summary", "saved")
+    assert (tmp_path / "saved" / "show.html").is_file()
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, -(10**60)])
+def test_a_seed_out_of_range_is_named_with_the_range(seed: int) -> None:
+    with pytest.raises(ValueError, match=r"^seed: -?\d+") as refused:
+        ot.run(scenario(), seed=seed)
+    assert "from 0 to 18446744073709551615" in str(refused.value)
+    assert len(str(refused.value)) < 120
+
+
+def test_a_seed_that_is_no_number_is_named() -> None:
+    for wrong in ("1", 1.5):
+        with pytest.raises(TypeError, match=r"^seed: "):
+            ot.run(scenario(), seed=wrong)  # type: ignore[arg-type]
+    assert ot.run(scenario(), seed=2**64 - 1).seed == 2**64 - 1
 
 
 def test_a_run_without_a_seed_takes_the_scenarios(result: ot.Result) -> None:

@@ -441,6 +441,46 @@ def test_a_query_that_fails_ends_the_study_at_its_first_run(
     assert not (tmp_path / "out" / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ("COUNT(*) FROM packets", 'measure.packets = ["bottleneck"]'),
+        ("COUNT(*) FROM flows, packets", 'measure.packets = ["bottleneck"]'),
+        ("SUM(drops) FROM queues", 'measure.queues = ["bottleneck"]'),
+        ("COUNT(*) FROM samples", 'measure.sample-every = "100 ms"'),
+        ("COUNT(*) FROM adus", "measure.adus = true"),
+        ("COUNT(*) FROM messages", "measure.messages = true"),
+        ("COUNT(*) FROM intervals", 'measure.intervals = "1 s"'),
+    ],
+)
+def test_a_table_that_was_not_recorded_is_not_counted_as_empty(
+    tmp_path: Path, query: str, line: str
+) -> None:
+    path = write(tmp_path, f'[columns]\nmine = "{query}"')
+    result = run(path, "--jobs", "1")
+    assert result.exit_code == BAD_INPUT
+    said = " ".join(result.output.split())
+    table = query.rsplit(maxsplit=1)[-1]
+    assert f"columns.mine: the runs do not record the table {table}" in said
+    assert said.endswith(f"the scenario asks for it by {line}")
+
+
+def test_a_table_that_was_recorded_may_be_empty(tmp_path: Path) -> None:
+    text = """
+        set.measure.packets = ["bottleneck"]
+        set.duration = "6 s"
+        [columns]
+        late = "COUNT(*) FROM packets WHERE time_s > 6"
+        none = "WITH samples AS (SELECT * FROM flows) SELECT COUNT(*) FROM samples"
+        reductions = "COUNT(*) FROM events WHERE time_s > 6"
+    """
+    result = run(write(tmp_path, text), "--json")
+    assert result.exit_code == 0, result.output
+    (cell,) = json.loads(result.stdout)["cells"]
+    assert cell["columns"]["late"]["value"] == 0
+    assert cell["columns"]["none"]["value"] == 5
+
+
 def test_headings_break_between_words_and_every_value_is_shown_in_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

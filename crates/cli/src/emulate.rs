@@ -19,7 +19,7 @@ use crate::check::{load, not_emulated};
 use crate::control::Control as Commands;
 use crate::emulated_traces::{Traces, Unfinished, both};
 use crate::failure::Failure;
-use crate::manifest::{EmulatedWork, Manifest, StoredManifest, WorkEntry};
+use crate::manifest::{EmulatedWork, StoredManifest, of_emulation};
 use crate::output::{emit, emit_json, write_stderr};
 use crate::place::begin_run;
 use crate::progress::RealTimeProgress;
@@ -116,12 +116,10 @@ fn run(
         write_repeat(&mut files, &changed, arguments.hosts.ipv6).map_err(writing)?;
     }
     let work = work(&report);
-    let entry = WorkEntry::Emulated(work.clone());
     let mut summary = Summary::of(&tables);
     summary.standstills = standstills.into_iter().map(Into::into).collect();
-    let mut manifest = Manifest::new(scenario, seed, &tables, entry, &traces);
-    manifest.standstills = &summary.standstills;
-    let manifest = manifest.to_text()?;
+    let standstills = &summary.standstills;
+    let manifest = of_emulation((scenario, seed), &tables, &work, standstills, &traces)?;
     files.replaces(StoredManifest::traces_besides(&files, &traces));
     files.keep(Some(&manifest)).map_err(writing)?;
     let folder = out.to_owned();

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ontempo_emulator::{Control, Emulation, EmulationError, Trace, TraceError, Traced};
-use ontempo_simulator::RunFolder;
+use ontempo_simulator::{RunFolder, TraceEntry};
 
 use crate::failure::Failure;
-use crate::manifest::TraceEntry;
 use crate::output::write_stderr;
 
 /// Traces in progress: link, file, and where it will be.
@@ -103,7 +102,7 @@ mod tests {
 
     fn failure(run: Result<(), EmulationError>, why: TraceError) -> Failure {
         let unfinished = Unfinished { path: "run/a.pcapng".into(), why };
-        both(run, Err(unfinished)).err().expect("a failure")
+        both(run, Err(unfinished)).expect_err("a failure")
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod export;
 mod failure;
 mod gateway;
 mod impair;
+mod json_errors;
 mod kernel;
 mod limited;
 mod link;
@@ -55,17 +56,35 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::arguments::{Arguments, Command, Documented, Reference};
 use crate::failure::Failure;
+use crate::json_errors::Form;
 use crate::output::{columns, emit};
 
 /// Columns that the text of `--help` takes at most.
 const HELP: usize = 100;
 
+/// The exit code for a wrong command line.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
-    let matches = Arguments::command().term_width(columns().min(HELP)).get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let words: Vec<_> =
+        std::env::args_os().skip(1).map(|word| word.display().to_string()).collect();
+    let form = || Form::asked(&Arguments::command(), &words);
+    let command = Arguments::command().term_width(columns().min(HELP));
+    let parsed = command.try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
+    let arguments = parsed.unwrap_or_else(|error| {
+        if error.use_stderr()
+            && let Some(form) = form()
+        {
+            form.report(error.to_string().trim_end(), USAGE);
+        }
+        error.exit()
+    });
     match run(arguments.command) {
         Ok(code) => code,
         Err(failure) => {
+            if let Some(form) = form() {
+                form.report(failure.text(), failure.number());
+            }
             failure.report();
             failure.code()
         }

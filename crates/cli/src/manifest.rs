@@ -6,49 +6,16 @@ use std::path::Path;
 
 use ontempo_place::read_regular;
 use ontempo_scenario::model::Scenario;
-use ontempo_scenario::tables::TABLES_VERSION;
-use ontempo_simulator::{MANIFEST, MAX_MANIFEST, ResultTable, RunFolder};
+use ontempo_simulator::{
+    MANIFEST, MAX_MANIFEST, Manifest, ResultTable, RunFolder, StandstillEntry, TraceEntry,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::summary::Standstill;
 
 /// What the emulator is called there.
 const EMULATOR: &str = "emulator";
-
-/// The manifest of a run. A simulation of the same scenario and seed gives the same text, so it has
-/// no time stamp, host or wall clock duration.
-#[derive(Serialize)]
-pub(crate) struct Manifest<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) seed: u64,
-    engine: Engine<'a>,
-    tables_version: u32,
-    tables: Vec<TableEntry<'a>>,
-    work: WorkEntry,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub(crate) standstills: &'a [Standstill],
-    traces: &'a [TraceEntry],
-    /// With defaults filled in.
-    scenario: &'a Scenario,
-}
-
-#[derive(Serialize)]
-struct Engine<'a> {
-    name: &'a str,
-    version: &'a str,
-}
-
-/// Amount of work of the run, by world.
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(crate) enum WorkEntry {
-    /// In virtual time.
-    Simulated { events: u64, most_packets_under_way: u64 },
-    /// In real time.
-    Emulated(EmulatedWork),
-}
 
 /// The work of an emulated run, and how late packets and units were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,63 +35,22 @@ pub(crate) struct EmulatedWork {
     pub(crate) sending_lateness_max_s: f64,
 }
 
-impl WorkEntry {
-    fn engine(&self) -> Engine<'static> {
-        match self {
-            Self::Simulated { .. } => {
-                Engine { name: "simulator", version: ontempo_simulator::VERSION }
-            }
-            Self::Emulated(_) => Engine { name: EMULATOR, version: ontempo_emulator::VERSION },
-        }
-    }
+/// The text of the manifest of an emulated `run` of a scenario with a seed.
+pub(crate) fn of_emulation(
+    run: (&Scenario, u64),
+    tables: &[ResultTable],
+    work: &EmulatedWork,
+    standstills: &[StandstillEntry],
+    traces: &[TraceEntry],
+) -> Result<String, Failure> {
+    let engine = (EMULATOR, ontempo_emulator::VERSION);
+    let manifest = Manifest::new(run, engine, tables, work);
+    manifest.with(standstills, traces).to_text().map_err(|error| unwritten(&error))
 }
 
-#[derive(Serialize)]
-struct TableEntry<'a> {
-    name: &'a str,
-    file: String,
-    rows: usize,
-}
-
-/// One trace.
-#[derive(Serialize)]
-pub(crate) struct TraceEntry {
-    pub(crate) link: String,
-    pub(crate) file: String,
-    pub(crate) packets: u64,
-}
-
-impl<'a> Manifest<'a> {
-    pub(crate) fn new(
-        scenario: &'a Scenario,
-        seed: u64,
-        tables: &'a [ResultTable],
-        work: WorkEntry,
-        traces: &'a [TraceEntry],
-    ) -> Self {
-        let entry = |table: &'a ResultTable| TableEntry {
-            name: table.name,
-            file: format!("{}.parquet", table.name),
-            rows: table.batch.num_rows(),
-        };
-        Self {
-            title: &scenario.title,
-            seed,
-            engine: work.engine(),
-            tables_version: TABLES_VERSION,
-            tables: tables.iter().map(entry).collect(),
-            work,
-            standstills: &[],
-            traces,
-            scenario,
-        }
-    }
-
-    pub(crate) fn to_text(&self) -> Result<String, Failure> {
-        serde_json::to_string_pretty(self)
-            .map(|text| text + "\n")
-            .map_err(|error| Failure::Environment(format!("cannot write {MANIFEST}: {error}")))
-    }
+/// A manifest that cannot be written.
+pub(crate) fn unwritten(error: &io::Error) -> Failure {
+    Failure::Environment(format!("cannot write {MANIFEST}: {error}"))
 }
 
 /// The fields that are read from a manifest.
@@ -135,7 +61,7 @@ pub(crate) struct StoredManifest {
     pub(crate) seed: u64,
     pub(crate) tables_version: u32,
     #[serde(default)]
-    pub(crate) standstills: Vec<Standstill>,
+    pub(crate) standstills: Vec<StandstillEntry>,
     #[serde(default)]
     traces: Vec<StoredTrace>,
     /// Of a simulated run nothing is read.

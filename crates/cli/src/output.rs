@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::json_errors::is_done;
 use crate::signals::is_stopped;
 
 /// How long after the stop flag a reader of standard output that takes nothing is waited for.
@@ -134,6 +135,7 @@ fn wait_for_reader(out: impl AsFd) -> io::Result<()> {
 
 /// Writes `document` to standard output as JSON.
 pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
+    is_done();
     emit_written(serde_json::to_string_pretty(document))
 }
 

@@ -18,7 +18,6 @@ use ontempo_probe::{
     wire::{self, Message, WireError},
 };
 use ontempo_udp::{Clock, Driver, DriverOptions, Protocol, Socket, SocketOptions, random};
-use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::access::{admitted_text, presented_text, tell_of_anyone};
@@ -26,7 +25,7 @@ use crate::address::{Greeting, answering, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
 use crate::limited::{LineLimit, SENTENCES, Share, not_shown};
-use crate::output::{emit, emit_json, table, write_stderr};
+use crate::output::{columns, emit, emit_json, table, write_stderr};
 use crate::plot::{Curve, two_curves};
 use crate::signals::stop_flag;
 
@@ -36,9 +35,8 @@ const EXAMPLE_PORT: u16 = 4434;
 /// Default of --seconds, without --trace.
 const SECONDS: u64 = 3;
 
-/// Default and maximum width of the plot, in characters.
-const WIDTH: usize = 80;
-const MAX_WIDTH: usize = 120;
+/// Maximum width of the plot, in characters.
+const MAX_WIDTH: usize = 200;
 
 /// Maximum events of strangers that wait to be written; more are only counted.
 const MAX_EVENTS: usize = 1_024;
@@ -376,9 +374,7 @@ fn text(arguments: &Arguments, all: &[StepResult]) -> String {
             micros(one.rtt.1.unwrap_or(one.rtt.0)),
         ]);
     }
-    let terminal = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-    let width = if terminal == 0 { WIDTH } else { terminal.min(MAX_WIDTH) };
-    format!("{}\n\n{}", table.trim_fmt(), plot(arguments, all, width))
+    format!("{}\n\n{}", table.trim_fmt(), plot(arguments, all, columns().min(MAX_WIDTH)))
 }
 
 /// Plots throughput and loss. Spacings are at equal distances on the axis: they differ by orders of

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use ontempo_scenario::model::Scenario;
-use ontempo_simulator::{Control, RunFolder, Simulation};
+use ontempo_simulator::{Control, RunFolder, Simulation, TraceEntry};
 
 use crate::failure::Failure;
-use crate::manifest::{EmulatedWork, Manifest, StoredManifest, TraceEntry, WorkEntry};
+use crate::manifest::{EmulatedWork, StoredManifest, unwritten};
 use crate::place::begin_run;
 use crate::progress::Progress;
 use crate::summary::Summary;
@@ -177,15 +177,10 @@ fn run<'a>(
     }
     let Ok(results) = results else { return Ok(None) };
     files.write_tables(&results.tables).map_err(writing)?;
-    let work = WorkEntry::Simulated {
-        events: results.work.events,
-        most_packets_under_way: results.work.most_packets_under_way,
-    };
+    let manifest = results.manifest(&plan.scenario, seed, &traces);
+    let manifest = manifest.map_err(|error| unwritten(&error))?;
     let mut summary = Summary::of(&results.tables);
     summary.standstills = results.standstills.into_iter().map(Into::into).collect();
-    let mut manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces);
-    manifest.standstills = &summary.standstills;
-    let manifest = manifest.to_text()?;
     Ok(Some(Written { seed, folder, files, manifest, traces, summary }))
 }
 

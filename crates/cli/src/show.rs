@@ -1,11 +1,12 @@
 //! Summaries as text tables.
 
 use comfy_table::{CellAlignment, Table, presets};
+use ontempo_simulator::StandstillEntry;
 
 use crate::means::{LinkMeans, Means};
 use crate::output::columns;
 use crate::statistics::Mean;
-use crate::summary::{Standstill, Summary};
+use crate::summary::{Summary, sentence};
 
 /// Maximum number of links shown.
 const MAX_LINKS: usize = 12;
@@ -104,7 +105,7 @@ fn show_in(width: usize, summaries: &[Summary]) -> String {
 
 /// Sentences about links over which nothing passes any more: those of the first run that has it.
 fn standstills(summaries: &[Summary], are_equal: bool) -> Option<String> {
-    let mut seen: Vec<(&Standstill, usize)> = Vec::new();
+    let mut seen: Vec<(&StandstillEntry, usize)> = Vec::new();
     for found in summaries.iter().flat_map(|summary| &summary.standstills) {
         match seen.iter_mut().find(|(first, _)| first.link == found.link) {
             Some((_, runs)) => *runs += 1,
@@ -112,12 +113,12 @@ fn standstills(summaries: &[Summary], are_equal: bool) -> Option<String> {
         }
     }
     let runs = summaries.len();
-    let sentence = |(found, of): &(&Standstill, usize)| match are_equal || runs == 1 {
-        true => found.sentence(),
-        false => format!("In {of} of {runs} runs, of which the first: {}", found.sentence()),
+    let said = |(found, of): &(&StandstillEntry, usize)| match are_equal || runs == 1 {
+        true => sentence(found),
+        false => format!("In {of} of {runs} runs, of which the first: {}", sentence(found)),
     };
     let more = seen.len().saturating_sub(MAX_LINKS);
-    let mut lines: Vec<_> = seen.iter().take(MAX_LINKS).map(sentence).collect();
+    let mut lines: Vec<_> = seen.iter().take(MAX_LINKS).map(said).collect();
     if more > 0 {
         lines.push(format!("and {more} more links over which nothing passes"));
     }

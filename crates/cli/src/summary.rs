@@ -1,11 +1,11 @@
 //! The summary of a run, computed from its tables.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use ontempo_simulator::ResultTable;
-use serde::{Deserialize, Serialize};
+use ontempo_simulator::{ResultTable, StandstillEntry};
+use serde::Serialize;
 
 use crate::columns::{Columns, optional};
 use crate::output::counted;
@@ -16,48 +16,25 @@ pub(crate) struct Summary {
     pub(crate) flows: Vec<Group>,
     pub(crate) links: Vec<Link>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) standstills: Vec<Standstill>,
+    pub(crate) standstills: Vec<StandstillEntry>,
 }
 
-/// A link over which nothing passes from some time to the end of the run.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Standstill {
-    pub(crate) link: String,
-    pub(crate) since_s: f64,
-    pub(crate) waiting_packets: u64,
-    /// Flows that cross it and have not finished, by group.
-    pub(crate) unfinished_flows: BTreeMap<String, u64>,
-}
-
-impl From<ontempo_simulator::Standstill> for Standstill {
-    fn from(found: ontempo_simulator::Standstill) -> Self {
-        Self {
-            link: found.link,
-            since_s: found.since.as_secs_f64(),
-            waiting_packets: found.waiting,
-            unfinished_flows: found.unfinished.into_iter().collect(),
-        }
-    }
-}
-
-impl Standstill {
-    /// A sentence about it.
-    pub(crate) fn sentence(&self) -> String {
-        let Self { link, since_s, waiting_packets, unfinished_flows } = self;
-        let flows: Vec<_> = unfinished_flows
-            .iter()
-            .map(|(group, count)| format!("{} of {group}", counted(*count, "flow")))
-            .collect();
-        let verb = if *waiting_packets == 1 { "waits" } else { "wait" };
-        let unfinished = match flows.len() {
-            0 => "no flow over it is unfinished".to_owned(),
-            _ => format!("not finished: {}", flows.join(", ")),
-        };
-        format!(
-            "Nothing passes {link} from {since_s} s to the end of the run: {} {verb} there; {unfinished}.",
-            counted(*waiting_packets, "packet")
-        )
-    }
+/// A sentence about a link over which nothing passes from some time to the end of the run.
+pub(crate) fn sentence(standstill: &StandstillEntry) -> String {
+    let StandstillEntry { link, since_s, waiting_packets, unfinished_flows } = standstill;
+    let flows: Vec<_> = unfinished_flows
+        .iter()
+        .map(|(group, count)| format!("{} of {group}", counted(*count, "flow")))
+        .collect();
+    let verb = if *waiting_packets == 1 { "waits" } else { "wait" };
+    let unfinished = match flows.len() {
+        0 => "no flow over it is unfinished".to_owned(),
+        _ => format!("not finished: {}", flows.join(", ")),
+    };
+    format!(
+        "Nothing passes {link} from {since_s} s to the end of the run: {} {verb} there; {unfinished}.",
+        counted(*waiting_packets, "packet")
+    )
 }
 
 /// The flows of one group together.

@@ -183,7 +183,7 @@ fn agent(
                     flow.start,
                     Bytes::new(1),
                 ))),
-                None => source(group, flow.start, spec.packet, headers, random),
+                None => source(group, flow.start, (spec.packet, headers), random),
             };
             let sizes = (spec.packet.get(), payload);
             let times = (flow.start, stop);
@@ -198,7 +198,8 @@ fn agent(
             let payload = udp_payload(*packet, options.version);
             let sockets = udp_sockets(namespaces, options.version, number, group)
                 .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
-            let source = source(group, flow.start, *packet, Bytes::ZERO, random);
+            let headers = Bytes::new(packet.get().saturating_sub(payload));
+            let source = source(group, flow.start, (*packet, headers), random);
             let sizes = (packet.get(), payload as usize);
             let udp = Udp::new(sockets, sizes, source, stop, receiver(payload));
             let Transport::Spaced { spacing, spacing_from, controller, feedback, increase, .. } =

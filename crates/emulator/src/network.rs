@@ -418,7 +418,7 @@ impl Network {
             enqueued: now,
         };
         if let Some(watch) = &mut self.watches[link] {
-            watch.enqueued(packet, element.occupancy().packets.get());
+            watch.enqueued(handle, packet, element.occupancy().packets.get());
         }
         element.enqueue(now, queued, &mut self.drops);
         self.settle_drops(link);
@@ -443,7 +443,8 @@ impl Network {
             let handle = departure.packet.handle;
             let packet = &mut self.packets[handle as usize];
             if let Some(watch) = &mut self.watches[link] {
-                watch.departed(departure.starts, packet, departure.arrives.is_none());
+                let is_lost = departure.arrives.is_none();
+                watch.departed(handle, packet, departure.starts, is_lost);
             }
             if departure.marked {
                 ip::mark(&mut packet.bytes);
@@ -469,7 +470,8 @@ impl Network {
         while let Some(dropped) = self.drops.pop() {
             let handle = dropped.packet.handle;
             if let Some(watch) = &mut self.watches[link] {
-                watch.dropped(&self.packets[handle as usize], waiting, dropped.reason);
+                let packet = &self.packets[handle as usize];
+                watch.dropped(handle, packet, waiting, dropped.reason);
             }
             self.lose(handle);
         }

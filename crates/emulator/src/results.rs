@@ -17,6 +17,7 @@ use crate::commands::{Log, Supervised};
 use crate::forwarder::Forwarded;
 use crate::report::ForwardingReport;
 use crate::traffic::{Agent, Served, Tcp, Traffic};
+use crate::watch::Watch;
 
 /// Results of a run.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub(crate) fn collect(
     let Ran { forwarded, served, traffic, programs: Supervised { logs, failures } } = ran;
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
+    let mut forwarded = forwarded;
+    forwarded.network.watches.iter_mut().flatten().for_each(Watch::end);
     let mut run = Run { scenario, layout, changed, forwarded, traffic, end, span };
     let tables = [
         run.flows(),
@@ -339,7 +342,7 @@ impl Run<'_> {
                     record.number.into(),
                     record.size.into(),
                     u64::from(record.retransmission).into(),
-                    record.started.map(Time::as_secs_f64).into(),
+                    record.started.filter(|at| *at <= self.end).map(Time::as_secs_f64).into(),
                     record.dropped.map(drop_name).into(),
                 ]);
             }

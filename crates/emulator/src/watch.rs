@@ -1,5 +1,6 @@
 //! Watching a link: the queue length at each arrival, and every packet that passes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ontempo_foundation::Time;
@@ -21,6 +22,21 @@ pub(crate) struct PacketRecord {
     pub(crate) retransmission: bool,
 }
 
+impl PacketRecord {
+    fn of(packet: &Packet, started: Option<Time>, dropped: Option<DropReason>) -> Self {
+        Self {
+            offered: packet.entered,
+            started,
+            dropped,
+            flow: packet.flow,
+            is_data: packet.is_data,
+            number: packet.number,
+            size: packet.bytes.len() as u64,
+            retransmission: packet.retransmission,
+        }
+    }
+}
+
 /// Arrivals and drops at one queue length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
@@ -36,6 +52,10 @@ pub(crate) struct Watch {
     /// Arrivals and drops of each group, by queue length; `None` if not recorded.
     lengths: Option<Vec<Vec<Seen>>>,
     records: Option<Vec<PacketRecord>>,
+    /// Of a scheduled link whose packets are recorded, those that wait, by handle, with the number of their
+    /// arrival. They have a record when they leave.
+    waiting: BTreeMap<u32, (u64, PacketRecord)>,
+    enqueued: u64,
 }
 
 impl Watch {
@@ -46,7 +66,8 @@ impl Watch {
         record_packets: bool,
     ) -> Self {
         let lengths = count_lengths.then(|| vec![Vec::new(); group_count]);
-        Self { groups, lengths, records: record_packets.then(Vec::new) }
+        let records = record_packets.then(Vec::new);
+        Self { groups, lengths, records, waiting: BTreeMap::new(), enqueued: 0 }
     }
 
     /// A packet was offered to a link that returns its fate at once.
@@ -63,14 +84,25 @@ impl Watch {
     }
 
     /// A packet is enqueued at a scheduled link.
-    pub(crate) fn enqueued(&mut self, packet: &Packet, waiting: u64) {
+    pub(crate) fn enqueued(&mut self, handle: u32, packet: &Packet, waiting: u64) {
         if let Some(seen) = self.seen(packet, waiting) {
             seen.arrivals += 1;
+        }
+        if self.records.is_some() {
+            self.waiting.insert(handle, (self.enqueued, PacketRecord::of(packet, None, None)));
+            self.enqueued += 1;
         }
     }
 
     /// A scheduled link drops a packet; `waiting` packets remain.
-    pub(crate) fn dropped(&mut self, packet: &Packet, waiting: u64, reason: DropReason) {
+    pub(crate) fn dropped(
+        &mut self,
+        handle: u32,
+        packet: &Packet,
+        waiting: u64,
+        reason: DropReason,
+    ) {
+        self.waiting.remove(&handle);
         if let Some(seen) = self.seen(packet, waiting) {
             seen.drops += 1;
         }
@@ -78,7 +110,8 @@ impl Watch {
     }
 
     /// A packet leaves a scheduled link; the wire may still lose it.
-    pub(crate) fn departed(&mut self, starts: Time, packet: &Packet, is_lost: bool) {
+    pub(crate) fn departed(&mut self, handle: u32, packet: &Packet, starts: Time, is_lost: bool) {
+        self.waiting.remove(&handle);
         let lost = is_lost.then_some(DropReason::Loss);
         self.record(packet, (!is_lost).then_some(starts), lost);
     }
@@ -94,17 +127,18 @@ impl Watch {
     }
 
     fn record(&mut self, packet: &Packet, started: Option<Time>, dropped: Option<DropReason>) {
-        let Some(records) = &mut self.records else { return };
-        records.push(PacketRecord {
-            offered: packet.entered,
-            started,
-            dropped,
-            flow: packet.flow,
-            is_data: packet.is_data,
-            number: packet.number,
-            size: packet.bytes.len() as u64,
-            retransmission: packet.retransmission,
-        });
+        if let Some(records) = &mut self.records {
+            records.push(PacketRecord::of(packet, started, dropped));
+        }
+    }
+
+    /// The run ends: what still waits at a scheduled link has a record, too, in the order of arrival.
+    pub(crate) fn end(&mut self) {
+        let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().collect();
+        waiting.sort_by_key(|(number, _)| *number);
+        if let Some(records) = &mut self.records {
+            records.extend(waiting.into_iter().map(|(_, record)| record));
+        }
     }
 
     /// Resets the counters, as the measured span begins.

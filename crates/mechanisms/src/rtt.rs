@@ -95,6 +95,9 @@ impl RttEstimator {
     /// paragraph; ns-2 and BSD: beyond a factor of 8).
     const STALE_AFTER: u32 = 4;
 
+    /// The timeout after a handshake that took more than one SYN (RFC 6298, section 5.7).
+    const AFTER_REPEATED_SYN: Duration = Duration::from_secs(3);
+
     /// An estimator without a sample.
     pub fn new(parameters: RtoParameters) -> Self {
         let unit = match parameters.sampling {
@@ -167,6 +170,16 @@ impl RttEstimator {
         }
         if self.doublings >= Self::STALE_AFTER {
             self.stale = true;
+        }
+    }
+
+    /// The handshake is done, and its SYN was sent more than once. Without a sample of it, the timeout is at
+    /// least 3 s until there is one (RFC 6298, section 5.7; Linux, `tcp_init_metrics`): the initial one was
+    /// perhaps too short for this path.
+    pub fn on_handshake_repeated(&mut self) {
+        if self.srtt8 == 0 {
+            self.parameters.initial = self.parameters.initial.max(Self::AFTER_REPEATED_SYN);
+            self.doublings = 0;
         }
     }
 
@@ -268,6 +281,29 @@ mod tests {
     fn before_a_sample_the_timeout_is_the_initial_one() {
         assert_eq!(RttEstimator::new(RtoParameters::default()).rto(), Duration::from_secs(1));
         assert_eq!(RttEstimator::new(RtoParameters::ns2()).rto(), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_handshake_that_was_repeated_and_gave_no_sample_makes_the_timeout_three_seconds() {
+        let mut estimator = RttEstimator::new(RtoParameters::default());
+        estimator.back_off();
+        estimator.on_handshake_repeated();
+        assert_eq!(estimator.rto(), Duration::from_secs(3));
+        assert_eq!(estimator.rto_with(millis(200)), Duration::from_secs(3));
+        estimator.back_off();
+        assert_eq!(estimator.rto(), Duration::from_secs(6));
+        estimator.on_sample(millis(100));
+        assert_eq!(estimator.rto(), millis(300), "a sample takes its place");
+        estimator.on_handshake_repeated();
+        assert_eq!(estimator.rto(), millis(300), "there is one");
+        // One that is longer stays, and none exceeds the greatest.
+        let longer = RtoParameters { initial: Duration::from_secs(5), ..RtoParameters::default() };
+        let least = RtoParameters { maximum: Duration::from_secs(2), ..RtoParameters::default() };
+        for (parameters, seconds) in [(longer, 5), (least, 2)] {
+            let mut estimator = RttEstimator::new(parameters);
+            estimator.on_handshake_repeated();
+            assert_eq!(estimator.rto(), Duration::from_secs(seconds));
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub struct ReportCounter {
 
 impl ReportCounter {
     /// Counts the packet with this number, from 0.
+    #[inline]
     pub fn on_packet(&mut self, number: u64) {
         self.report.next = self.report.next.max(number.saturating_add(1));
         self.report.received += Packets::new(1);

@@ -1,15 +1,20 @@
+//! Links on which packets leave in the order in which they came.
+
 mod ahead;
+mod fate;
+mod special;
+mod statistics;
 
 use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
-use self::ahead::Later;
-use crate::cellreplay::Release;
-use crate::wire::{Harm, Wire};
+use crate::wire::Wire;
 use crate::{DelayLaw, Extras, LossModel, Offered, Queue, Verdict};
 
 pub use self::ahead::Ahead;
+pub use self::fate::{DropReason, Drops, Fate};
+pub use self::statistics::{LinkStatistics, Occupancy};
 
 /// Parameters of one direction of a link.
 #[derive(Clone, Debug)]
@@ -29,95 +34,6 @@ pub struct LinkParameters {
     pub reordering: bool,
     /// What few links have; none by default.
     pub extras: Extras,
-}
-
-/// The outcome for a packet that is offered to a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It arrives at the other end.
-    Arrives {
-        /// When its last bit arrives; [`Time::NEVER`] on a link of rate zero.
-        at: Time,
-        /// When its transmission starts, at the end of its wait in the queue.
-        starts: Time,
-        /// Whether the queue marked it (ECN).
-        marked: bool,
-        /// Whether it arrives with bit errors ([`Extras::corrupt`]).
-        corrupted: bool,
-        /// Whether a copy of it arrives right behind it ([`Extras::duplicate`]).
-        duplicated: bool,
-    },
-    /// It is dropped or lost.
-    Dropped(DropReason),
-}
-
-/// Why a packet does not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropReason {
-    /// The queue was at its limit.
-    QueueFull,
-    /// The queue discipline dropped it before the limit (RED, PIE, CoDel).
-    Early,
-    /// The loss model lost it on the wire, after the queue.
-    Loss,
-    /// It is larger than the link's maximum packet size.
-    TooLarge,
-    /// It did not conform to the rate and burst of the policer before the queue.
-    Policer,
-}
-
-/// Packets and bytes waiting in a queue, without the packet in transmission.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occupancy {
-    /// How many packets.
-    pub packets: Packets,
-    /// Their bytes.
-    pub bytes: Bytes,
-}
-
-/// Packets that did not arrive, by reason; on a [`Link`] each is counted when it is offered,
-/// on a [`ScheduledLink`](crate::ScheduledLink) when it is dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drops {
-    /// For [`DropReason::QueueFull`].
-    pub queue_full: Packets,
-    /// For [`DropReason::Early`].
-    pub early: Packets,
-    /// For [`DropReason::Loss`].
-    pub loss: Packets,
-    /// For [`DropReason::TooLarge`].
-    pub too_large: Packets,
-    /// For [`DropReason::Policer`].
-    pub policer: Packets,
-}
-
-/// Counters of a link up to a point in time.
-///
-/// Of all `arrivals`, some were refused ([`Drops::refused`]), some are `waiting` and the
-/// others were `departures`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkStatistics {
-    /// Packets offered, including dropped ones.
-    pub arrivals: Packets,
-    /// Packets whose transmission has started, including those lost on the wire.
-    pub departures: Packets,
-    /// Packets still waiting; on a link with a [`CellReplay`](crate::CellReplay), also those that are
-    /// still delayed before its queue.
-    pub waiting: Packets,
-    /// Packets dropped.
-    pub drops: Drops,
-    /// Packets marked (ECN).
-    pub marks: Packets,
-    /// Packets that arrive with bit errors.
-    pub corrupted: Packets,
-    /// Packets that arrive twice.
-    pub duplicated: Packets,
-    /// Bytes of the departures.
-    pub bytes_departed: Bytes,
-    /// Packets waiting, averaged over time from the start, without the one in transmission.
-    pub mean_packets: f64,
-    /// Fraction of time, 0 to 1, in which the link transmitted.
-    pub busy: f64,
 }
 
 /// A packet that is waiting, or has been sent since the last update.
@@ -341,119 +257,6 @@ impl Link {
         Fate::Arrives { at, starts, marked, corrupted: false, duplicated: false }
     }
 
-    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with
-    /// extras.
-    #[cold]
-    fn offer_special(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        let Some(wire) = &mut self.rest.wire else { unreachable!("a plain link has no extras") };
-        if wire.exceeds_mtu(size) {
-            return self.drop_packet(DropReason::TooLarge);
-        }
-        if !wire.conforms(now, size) {
-            return self.drop_packet(DropReason::Policer);
-        }
-        if let Some(release) = wire.release(now, size) {
-            return self.offer_replayed(now, release, size, ecn_capable);
-        }
-        self.settle(now);
-        let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
-        let waiting = self.lingering();
-        let (wait, rate) = self.estimates(now, size, idle);
-        let offered = Offered { now, size, ecn_capable, waiting, idle, wait, rate };
-        let rest = &mut *self.rest;
-        let marked = match rest.queue.admit(&offered, &mut rest.queue_random) {
-            Verdict::Accept => false,
-            Verdict::Mark => true,
-            Verdict::Drop(reason) => return self.drop_packet(reason),
-        };
-        rest.marks += u64::from(marked);
-        let (starts, sent) = (self.begins(now, size), self.time_to_send(size));
-        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the extras") };
-        let follows = idle.is_none() && starts == self.busy_until;
-        let ends = wire.transmit(starts, follows, size).unwrap_or(starts + sent);
-        if let Some(aggregator) = wire.aggregator_mut() {
-            aggregator.transmits(now, starts, ends);
-        }
-        let arrives = (!wire.loses_at(ends)).then(|| (wire.arrival_at(ends), wire.next_harm()));
-        self.occupy(starts, ends, size);
-        match arrives {
-            Some((at, (corrupted, duplicated))) => {
-                Fate::Arrives { at, starts, marked, corrupted, duplicated }
-            }
-            None => self.drop_packet(DropReason::Loss),
-        }
-    }
-
-    /// As [`offer_to_any`](Self::offer_to_any) on a link that follows a pair of traces: the packet
-    /// leaves at once when it is released from the light stage, or after the queue of the heavy trace.
-    fn offer_replayed(
-        &mut self,
-        now: Time,
-        Release { at: released, is_light }: Release,
-        size: Bytes,
-        ecn_capable: bool,
-    ) -> Fate {
-        let idle = (released >= self.busy_until).then(|| released.since(self.busy_until));
-        let rest = &mut *self.rest;
-        let Some(wire) = &mut rest.wire else { unreachable!("it has the traces") };
-        let waiting = wire.replay_mut().map_or(Occupancy::default(), |replay| {
-            replay.settle(now);
-            replay.waiting(released)
-        });
-        let (mut starts, mut ends, mut marked) = (released, released, false);
-        if !is_light || idle.is_none() {
-            let wait = self.busy_until.since(released);
-            let rate = rest.rate;
-            let offered = Offered { now: released, size, ecn_capable, waiting, idle, wait, rate };
-            match rest.queue.admit(&offered, &mut rest.queue_random) {
-                Verdict::Accept => {}
-                Verdict::Mark => marked = true,
-                Verdict::Drop(reason) => return self.drop_packet(reason),
-            }
-            starts = released.max(self.busy_until);
-            ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(starts);
-        }
-        if let Some(replay) = wire.replay_mut() {
-            replay.admit((released, starts, ends), size);
-        }
-        rest.marks += u64::from(marked);
-        rest.wait += u128::from(starts.since(released).as_nanos());
-        let is_lost = wire.loses_at(ends);
-        let (corrupted, duplicated) = if is_lost { (false, false) } else { wire.next_harm() };
-        self.occupy(starts, ends, size);
-        if is_lost {
-            return self.drop_packet(DropReason::Loss);
-        }
-        Fate::Arrives { at: ends, starts, marked, corrupted, duplicated }
-    }
-
-    /// When the transmission of a packet starts on a link with extras; until then it waits.
-    fn begins(&mut self, now: Time, size: Bytes) -> Time {
-        let free = now.max(self.busy_until);
-        let aggregator = self.rest.wire.as_mut().and_then(|wire| wire.aggregator_mut());
-        let starts = aggregator.map_or(free, |aggregator| aggregator.place(now, free, size));
-        if now < self.busy_until || now < starts {
-            self.wait_until(starts, now, size);
-        }
-        starts
-    }
-
-    /// What a queue knows of a packet's wait, and of the rate.
-    fn estimates(&self, now: Time, size: Bytes, idle: Option<Duration>) -> (Duration, Rate) {
-        let nominal = self.rest.rate;
-        let Some(schedule) = self.rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
-            return (self.busy_until.since(now), nominal);
-        };
-        match idle {
-            Some(_) => (Duration::ZERO, schedule.capacity.mean_rate(self.busy_until, now)),
-            // What a router could estimate: it does not know the rates to come.
-            None => {
-                let present = schedule.rate_of_decisions(now, nominal);
-                (present.time_to_send(self.lingering().bytes + size), present)
-            }
-        }
-    }
-
     /// The queue at `now`, which must not be before the last packet was offered. A packet
     /// whose transmission starts at `now` no longer waits.
     pub fn occupancy(&mut self, now: Time) -> Occupancy {
@@ -465,39 +268,6 @@ impl Link {
         }
         self.settle(now);
         self.lingering()
-    }
-
-    /// Counters from the start to `until`, which must not be before the last packet was
-    /// offered or the last call of [`Link::occupancy`].
-    pub fn statistics(&self, until: Time) -> LinkStatistics {
-        self.statistics_without(until, &[])
-    }
-
-    /// As [`statistics`](Self::statistics) if the packets `ahead`, the last ones, were offered before they
-    /// reach the link, each after `until`; by time. Only a link that
-    /// [may be](Self::may_be_offered_ahead) offered packets ahead is.
-    pub fn statistics_without(&self, until: Time, ahead: &[Ahead]) -> LinkStatistics {
-        let Later { left, wait, busy } = self.later(until, ahead);
-        let ahead = Packets::new(ahead.len() as u64);
-        let sent = self.sent();
-        let span = until.as_nanos() as f64;
-        let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
-        // No more than all, where what was forgotten leaves a small error.
-        let wait = self.rest.wait.saturating_sub(wait);
-        let busy = (sent.busy - busy.min(sent.busy)).min(until.since(Time::ZERO));
-        let harm = self.rest.wire.as_ref().map_or(Harm::default(), |wire| wire.harm());
-        LinkStatistics {
-            arrivals: Packets::new(sent.packets) + self.rest.drops.refused() - ahead,
-            departures: Packets::new(sent.packets) - left.packets,
-            waiting: left.packets - ahead,
-            drops: self.rest.drops,
-            marks: Packets::new(self.rest.marks),
-            corrupted: harm.corrupted,
-            duplicated: harm.duplicated,
-            bytes_departed: sent.bytes - left.bytes,
-            mean_packets: mean(wait as f64),
-            busy: mean(busy.as_nanos() as f64),
-        }
     }
 
     /// Removes packets whose transmission has started.
@@ -623,28 +393,6 @@ impl Link {
     fn drop_packet(&mut self, reason: DropReason) -> Fate {
         *self.rest.drops.count(reason) += Packets::new(1);
         Fate::Dropped(reason)
-    }
-}
-
-impl Drops {
-    /// All packets dropped.
-    pub fn total(&self) -> Packets {
-        self.refused() + self.loss
-    }
-
-    /// Packets that were never transmitted: all drops except losses on the wire.
-    pub fn refused(&self) -> Packets {
-        self.queue_full + self.early + self.too_large + self.policer
-    }
-
-    pub(crate) fn count(&mut self, reason: DropReason) -> &mut Packets {
-        match reason {
-            DropReason::QueueFull => &mut self.queue_full,
-            DropReason::Early => &mut self.early,
-            DropReason::Loss => &mut self.loss,
-            DropReason::TooLarge => &mut self.too_large,
-            DropReason::Policer => &mut self.policer,
-        }
     }
 }
 

@@ -64,7 +64,7 @@ pub trait Discipline: Debug + Send {
 
     /// The transmitter has become free and found nothing waiting, as it would have learnt from
     /// [`dequeue`](Discipline::dequeue). Nobody asks an empty discipline, so that an idle link costs
-    /// no event; so it is told before the next [`enqueue`](Discipline::enqueue).
+    /// no event; so it is notified before the next [`enqueue`](Discipline::enqueue).
     fn on_idle(&mut self) {}
 
     /// On a link that changes: its mean rate since the last call of

@@ -1,7 +1,9 @@
 //! The tables of one run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::TABLES;
 use ontempo_simulator::Results;
 use pyo3::exceptions::PyKeyError;
@@ -13,13 +15,14 @@ use crate::table::Table;
 /// The tables of one run.
 #[pyclass(frozen, name = "Result", module = "ontempo._native")]
 pub(crate) struct RunResult {
+    scenario: Arc<Scenario>,
     seed: u64,
     results: Results,
 }
 
 impl RunResult {
-    pub(crate) fn new(seed: u64, results: Results) -> Self {
-        Self { seed, results }
+    pub(crate) fn new(scenario: Arc<Scenario>, seed: u64, results: Results) -> Self {
+        Self { scenario, seed, results }
     }
 
     fn table(&self, name: &str) -> PyResult<Table> {
@@ -130,9 +133,11 @@ impl RunResult {
         self.table("media")
     }
 
-    /// Write every table as Parquet into a directory, all or none.
+    /// Write every table as Parquet, and `run.json`, into a directory, all or nothing.
+    ///
+    /// `ontempo show` and `ontempo summary` read it as they read a run of `ontempo simulate`.
     fn save(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
-        Ok(py.detach(|| self.results.write(&directory))?)
+        Ok(py.detach(|| self.results.write(&directory, &self.scenario, self.seed))?)
     }
 
     fn __repr__(&self) -> String {

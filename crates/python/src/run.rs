@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ontempo_scenario::model;
 use ontempo_simulator::{Control, Results, SetupError, Simulation};
-use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::exceptions::{PyException, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
@@ -47,6 +47,9 @@ impl CancelToken {
     }
 }
 
+/// Characters of a wrong seed in an error.
+const MAX_SHOWN: usize = 40;
+
 /// How long an interrupted run with controllers in Python may take to end.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -73,7 +76,25 @@ fn simulate(
     simulation.run(control).map_or(Outcome::Cancelled, Outcome::Done)
 }
 
+/// A seed that a program gave.
+fn seed_of(given: &Bound<'_, PyAny>) -> PyResult<u64> {
+    given.extract::<u64>().map_err(|error: PyErr| {
+        if !error.is_instance_of::<PyOverflowError>(given.py()) {
+            return PyTypeError::new_err(format!("seed: {}", error.value(given.py())));
+        }
+        let shown = given.repr().map_or_else(|_| "it".to_owned(), |shown| shown.to_string());
+        let shown: String = shown.chars().take(MAX_SHOWN).collect();
+        PyValueError::new_err(format!(
+            "seed: {shown} is none: it is a whole number from 0 to {}",
+            u64::MAX
+        ))
+    })
+}
+
 /// Simulate a scenario.
+///
+/// `seed` is a whole number from 0 to 2^64 - 1, that of the scenario where not given; any other raises
+/// `ValueError`.
 ///
 /// Other Python threads run meanwhile. Ctrl-C in the main thread raises `KeyboardInterrupt`; `cancel`
 /// stops the run from any other. Raises `ScenarioError` where the run is estimated to take more memory
@@ -86,7 +107,7 @@ fn simulate(
 pub(crate) fn run(
     py: Python<'_>,
     scenario: &Bound<'_, Scenario>,
-    seed: Option<u64>,
+    seed: Option<&Bound<'_, PyAny>>,
     cancel: Option<&Bound<'_, CancelToken>>,
     any_size: bool,
     controllers: Option<&Bound<'_, PyMapping>>,
@@ -95,13 +116,14 @@ pub(crate) fn run(
     if !any_size && let Some(why) = model.too_large(1) {
         return Err(ScenarioError::new_err(format!("{why}, and any_size=True runs it as it is")));
     }
-    let seed = seed.unwrap_or(model.seed);
+    let seed = seed.map_or(Ok(model.seed), seed_of)?;
     let is_cancelled = || cancel.is_some_and(|token| token.get().cancelled.load(Ordering::Relaxed));
     let control = Arc::new(Control::default());
     let controllers = Controllers::new(py, controllers, &model, &control)?.map(Arc::new);
     let (report, mut outcomes) = mpsc::channel();
     let worker = thread::Builder::new().name(format!("ontempo seed {seed}")).spawn({
         let (control, controllers) = (Arc::clone(&control), controllers.clone());
+        let model = Arc::clone(&model);
         move || {
             let simulate = || simulate(&model, seed, &control, controllers.as_deref());
             let outcome = match &controllers {
@@ -128,7 +150,7 @@ pub(crate) fn run(
             }
         }
         match received {
-            Ok(Outcome::Done(results)) => return Ok(RunResult::new(seed, results)),
+            Ok(Outcome::Done(results)) => return Ok(RunResult::new(model, seed, results)),
             Ok(Outcome::Refused(error)) => return Err(ScenarioError::new_err(error.to_string())),
             Ok(Outcome::Cancelled) => return Err(Cancelled::new_err("the run was cancelled")),
             Err(RecvTimeoutError::Timeout) => {

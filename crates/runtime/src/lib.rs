@@ -11,6 +11,7 @@ mod address;
 mod applications;
 mod arrivals;
 mod folder;
+mod manifest;
 mod messages;
 pub mod pcapng;
 mod read;
@@ -25,6 +26,7 @@ pub use address::{AddressChanges, End, V6_PREFIX, Version};
 pub use applications::{FilmSource, Message, Source};
 pub use arrivals::Arrivals;
 pub use folder::{MANIFEST, MAX_MANIFEST, REPEAT, RunFolder, lock_folder};
+pub use manifest::{Manifest, StandstillEntry, TraceEntry};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use rows::{

@@ -1,7 +1,7 @@
 //! From a scenario's flows to their sources and message records.
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
-use ontempo_scenario::model::{Application, FlowGroup, Scenario};
+use ontempo_scenario::model::{Application, FlowGroup, Scenario, Transport};
 use ontempo_scenario::{LaidFlow, Layout};
 
 use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
@@ -49,13 +49,13 @@ pub fn messages(
     wanted.then(|| Messages::new(payload, prompts, &measure))
 }
 
-/// The source of a flow with packets of `packet` bytes on the wire, `headers` of which are
-/// headers (0 if the transport does not deliver in order); ADUs are a file.
+/// The source of a flow with packets of `packet` bytes on the wire, `headers` of which are headers;
+/// ADUs are a file. What has a size, a file or a web page, takes as many packets as its bytes fill
+/// beside the headers.
 pub fn source(
     group: &FlowGroup,
     start: Time,
-    packet: Bytes,
-    headers: Bytes,
+    (packet, headers): (Bytes, Bytes),
     random: RandomStream,
 ) -> Source {
     let payload = (packet - headers).get().max(1);
@@ -91,7 +91,7 @@ pub fn source(
             Source::Http(Box::new(Http::new(start, laws, random)))
         }
         Application::Messages { interval, buffer } => {
-            let is_ordered = headers > Bytes::ZERO;
+            let is_ordered = matches!(group.transport, Transport::Tcp(_));
             let buffer = buffer.filter(|_| is_ordered).map(|packets| packets.get());
             let interval = (interval.low, interval.high);
             let payload = Bytes::new(payload);

@@ -74,6 +74,7 @@ impl Pace {
     }
 
     /// The spacing now; `None` until the base RTT is known.
+    #[inline]
     pub fn spacing(&self) -> Option<Duration> {
         match self {
             Self::Constant(spacing) => Some(*spacing),
@@ -127,6 +128,7 @@ impl Distance {
     }
 
     /// From the start of a packet to that of the next.
+    #[inline]
     pub fn interval(self, spacing: Duration) -> Duration {
         match self {
             Self::Start { least } => spacing.max(least),

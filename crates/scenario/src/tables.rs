@@ -108,7 +108,11 @@ pub const FLOWS: Table = Table {
         optional("srtt_s", Number, "smoothed round-trip time at the end (RFC 6298), in seconds"),
         optional("min_rtt_s", Number, "smallest round-trip time seen, in seconds"),
         column("acks", Count, "acknowledgements that reached the sender"),
-        column("transfers", Count, "files or web pages finished"),
+        column(
+            "transfers",
+            Count,
+            "files or web pages finished, as the sender knows by acknowledgements: none over spaced packets",
+        ),
     ],
 };
 
@@ -236,7 +240,8 @@ pub const PACKETS: Table = Table {
         optional(
             "started_s",
             Number,
-            "when its transmission began, in seconds; none where it had not by the end",
+            "when its transmission began, in seconds; none where it had not by the end: with no reason in \
+             `dropped`, it waits then",
         ),
         optional(
             "dropped",

@@ -180,7 +180,7 @@ fn agent(
             let film = FilmSource::new(Arc::clone(film), flow.start, packet - headers);
             Source::Film(Box::new(film))
         }
-        None => source(group, flow.start, packet, headers, stream("application")),
+        None => source(group, flow.start, (packet, headers), stream("application")),
     };
     let receiver = |payload: Bytes| match consumer(group, flow.start, scenario.measure.adus) {
         None if let Some(film) = &film => {
@@ -195,14 +195,16 @@ fn agent(
     };
     Ok(match &group.transport {
         Transport::Udp { packet, ecn } => {
-            let source = source(*packet, Bytes::ZERO);
-            let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
+            let headers = Bytes::new(UDP_HEADERS);
+            let source = source(*packet, headers);
+            let receiver = receiver(*packet - headers);
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             Agent::Udp(udp.with_ecn(*ecn))
         }
         Transport::Spaced { packet, spacing, controller, spacing_from, feedback, increase } => {
-            let source = source(*packet, Bytes::ZERO);
-            let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
+            let headers = Bytes::new(UDP_HEADERS);
+            let source = source(*packet, headers);
+            let receiver = receiver(*packet - headers);
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             let distance = Distance::new(*spacing_from, *packet, interface);
             let pace = Pace::new(*spacing, *controller, *feedback, *increase);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ontempo_elements::Element;
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_network::{Ahead, Fate, Link, LinkStatistics};
+use serde::Serialize;
 
 use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};
@@ -63,7 +64,7 @@ pub(crate) enum Transit {
 }
 
 /// The work of a run, the same on every machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Work {
     /// Events handled.
     pub events: u64,
@@ -476,6 +477,11 @@ impl Fabric {
             None => self.links[link].occupancy(now),
         };
         occupancy.packets.get()
+    }
+
+    /// The run ends.
+    pub(crate) fn end(&mut self) {
+        self.watches.iter_mut().flatten().for_each(|watch| watch.end());
     }
 
     /// Records of the watched links.

@@ -43,10 +43,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub use custom::CustomLaws;
 pub use errors::{Cancelled, SetupError};
 pub use fabric::Work;
-pub use ontempo_runtime::Standstill;
 pub use ontempo_runtime::{
-    MANIFEST, MAX_MANIFEST, REPEAT, ReadError, ReadErrorReason, ResultTable, RunFolder,
-    lock_folder, read_column, read_table, read_tables,
+    MANIFEST, MAX_MANIFEST, Manifest, REPEAT, ReadError, ReadErrorReason, ResultTable, RunFolder,
+    Standstill, StandstillEntry, TraceEntry, lock_folder, read_column, read_table, read_tables,
 };
 pub use results::Results;
 pub use simulation::{Control, Simulation};

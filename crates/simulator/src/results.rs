@@ -5,14 +5,16 @@ use std::path::Path;
 
 use ontempo_foundation::Time;
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, FlowTotals, LinkTotals, MediaBytes, ResultTable, Rows, RunFolder,
-    Standstill, by_group, capacity_rows, drop_name, frame_rows, interval_rows, media_rows,
-    message_rows, playout_rows, stands_still_since,
+    Cell, Flow, FlowRow, FlowTotals, LinkTotals, Manifest, MediaBytes, ResultTable, Rows,
+    RunFolder, Standstill, TraceEntry, by_group, capacity_rows, drop_name, frame_rows,
+    interval_rows, media_rows, message_rows, playout_rows, stands_still_since,
 };
+use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{
     ADUS, CAPACITY, FLOWS, FRAMES, INTERVALS, LINKS, MEDIA, MESSAGES, PACKETS, PLAYOUT, QUEUES,
 };
 
+use crate::VERSION;
 use crate::agents::Agent;
 use crate::fabric::Work;
 use crate::names::Names;
@@ -57,14 +59,31 @@ impl Results {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Writes every table into `folder` as Parquet, all or none.
+    /// The text of the manifest of this run, of `scenario` with `seed`; `traces`: those that were written.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn manifest(
+        &self,
+        scenario: &Scenario,
+        seed: u64,
+        traces: &[TraceEntry],
+    ) -> io::Result<String> {
+        let standstills: Vec<_> = self.standstills.iter().cloned().map(Into::into).collect();
+        Manifest::new((scenario, seed), ("simulator", VERSION), &self.tables, self.work)
+            .with(&standstills, traces)
+            .to_text()
+    }
+
+    /// Writes this run, of `scenario` with `seed`, into `folder`, all or nothing: every table as Parquet, and
+    /// the manifest, as the program does.
     ///
     /// # Errors
     /// If the folder cannot be created or written, or the disk is full.
-    pub fn write(&self, folder: &Path) -> io::Result<()> {
+    pub fn write(&self, folder: &Path, scenario: &Scenario, seed: u64) -> io::Result<()> {
         let mut run = RunFolder::begin(folder)?;
         run.write_tables(&self.tables)?;
-        run.keep(None)
+        run.keep(Some(&self.manifest(scenario, seed, &[])?))
     }
 }
 

@@ -174,6 +174,7 @@ impl Simulation {
         for agent in &mut self.run.agents {
             agent.end(self.run.end);
         }
+        self.run.fabric.end();
         Ok(results::collect(&mut self.run))
     }
 
@@ -197,7 +198,11 @@ impl Simulation {
     #[inline(always)]
     fn handle(&mut self, now: Time, event: Event) {
         let fabric = &mut self.run.fabric;
-        let Event::Packet(handle) = event else { return self.handle_other(now, event) };
+        let handle = match event {
+            Event::Packet(handle) => handle,
+            Event::Wake(flow) => return self.wake(now, flow),
+            _ => return self.handle_other(now, event),
+        };
         match fabric.advance(now, handle) {
             Transit::Arrived => {
                 let packet = fabric.packet(handle);
@@ -213,13 +218,18 @@ impl Simulation {
         }
     }
 
-    /// Any event but a packet's.
+    /// A sender may send again: of spaced packets one event of two.
+    #[inline(never)]
+    fn wake(&mut self, now: Time, flow: u32) {
+        self.run.agents[flow as usize].on_wake(now, &mut self.run.fabric);
+    }
+
+    /// Any event but a packet's and a sender's.
     #[inline(never)]
     fn handle_other(&mut self, now: Time, event: Event) {
         let fabric = &mut self.run.fabric;
         match event {
-            Event::Packet(_) => unreachable!("packets are handled on their own"),
-            Event::Wake(flow) => self.run.agents[flow as usize].on_wake(now, fabric),
+            Event::Packet(_) | Event::Wake(_) => unreachable!("they are handled on their own"),
             Event::Prompt(flow) => self.run.agents[flow as usize].on_prompt(now, fabric),
             Event::Retransmit(flow) => {
                 let agent = &mut self.run.agents[flow as usize];

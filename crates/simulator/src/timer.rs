@@ -42,6 +42,7 @@ impl LazyTimer {
     }
 
     /// Called at its event: true if the deadline has passed, which clears the timer.
+    #[inline]
     pub(crate) fn expires(&mut self, now: Time, event: Event, fabric: &mut Fabric) -> bool {
         if now != self.scheduled {
             return false;

@@ -1,5 +1,7 @@
 //! Watching a link: the queue length at each arrival, and every packet that passes.
 
+use std::collections::BTreeMap;
+
 use ontempo_foundation::{Packets, Time};
 use ontempo_network::{Departure, DropReason, Fate};
 
@@ -32,6 +34,10 @@ pub(crate) struct Watch {
     /// Arrivals and drops of each group, by queue length.
     lengths: Vec<Vec<Seen>>,
     records: Vec<PacketRecord>,
+    /// Of a scheduled link whose packets are recorded, those that wait, by handle, with the number of their
+    /// arrival. They have a record when they leave.
+    waiting: BTreeMap<u32, (u64, Packet)>,
+    enqueued: u64,
     found: Packets,
     /// When the packet that is being offered would begin its transmission.
     starts: Time,
@@ -51,6 +57,8 @@ impl Watch {
             record_packets,
             lengths: vec![Vec::new(); group_count],
             records: Vec::new(),
+            waiting: BTreeMap::new(),
+            enqueued: 0,
             found: Packets::new(0),
             starts: Time::ZERO,
             tap: None,
@@ -97,14 +105,25 @@ impl Watch {
     }
 
     /// A packet is enqueued at a scheduled link.
-    pub(crate) fn enqueued(&mut self, packet: &Packet, waiting: Packets) {
+    pub(crate) fn enqueued(&mut self, handle: u32, packet: &Packet, waiting: Packets) {
         if let Some(seen) = self.seen(packet, waiting) {
             seen.arrivals += 1;
+        }
+        if self.record_packets {
+            self.waiting.insert(handle, (self.enqueued, *packet));
+            self.enqueued += 1;
         }
     }
 
     /// A scheduled link drops a packet; `waiting` packets remain.
-    pub(crate) fn dropped(&mut self, packet: &Packet, waiting: Packets, reason: DropReason) {
+    pub(crate) fn dropped(
+        &mut self,
+        handle: u32,
+        packet: &Packet,
+        waiting: Packets,
+        reason: DropReason,
+    ) {
+        self.waiting.remove(&handle);
         if let Some(seen) = self.seen(packet, waiting) {
             seen.drops += 1;
         }
@@ -113,6 +132,7 @@ impl Watch {
 
     /// A packet leaves a scheduled link.
     pub(crate) fn departed(&mut self, now: Time, packet: &Packet, departure: &Departure) {
+        self.waiting.remove(&departure.packet.handle);
         let lost = departure.arrives.is_none().then_some(DropReason::Loss);
         self.record(packet, lost.is_none().then_some(now), lost);
         if let Some(tap) = &mut self.tap {
@@ -136,6 +156,16 @@ impl Watch {
         if self.record_packets {
             let offered = packet.entered;
             self.records.push(PacketRecord { offered, started, dropped, packet: *packet });
+        }
+    }
+
+    /// The run ends: what still waits at a scheduled link has a record, too, in the order of arrival, as it has
+    /// at a link that knows beforehand when a packet leaves.
+    pub(crate) fn end(&mut self) {
+        let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().collect();
+        waiting.sort_by_key(|(number, _)| *number);
+        for (_, packet) in waiting {
+            self.record(&packet, None, None);
         }
     }
 

@@ -114,6 +114,23 @@ fn a_lost_syn_is_sent_again_after_one_second_and_then_after_two() {
 }
 
 #[test]
+fn without_timestamps_the_timeout_after_a_lost_syn_is_three_seconds() {
+    let between = |options: &str, numbers: &[u64]| {
+        let transport = format!("profile = \"linux\", tail-loss-probe = false{options}");
+        let results = run(&scenario(&lost(numbers), &file(1), &transport));
+        let sent = data(&results);
+        let mut times = sent.iter().filter(|(_, _, size)| *size == 1000).map(|(at, ..)| *at);
+        let (first, again) = (times.next().expect("sent"), times.next().expect("sent again"));
+        again - first
+    };
+    let without = ", timestamps = false, undo-timeouts = false";
+    // The SYN is number 0, and 1 where it is sent again; then comes the only packet.
+    assert!((between(without, &[0, 2]) - 3.0).abs() < 1e-6);
+    assert!(between(without, &[1]) < 0.5, "the handshake gave a sample");
+    assert!(between("", &[0, 2]) < 0.5, "with timestamps it gives one, too");
+}
+
+#[test]
 fn a_lost_tail_is_repaired_by_a_probe_and_not_by_a_timeout() {
     // Of a file of 8 packets the last two are lost; the SYN is number 0 of the link.
     let linux = run(&scenario(&lost(&[7, 8]), &file(8), "profile = \"linux\""));

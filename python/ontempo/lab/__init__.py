@@ -7,6 +7,7 @@
 `study`           cells run once and stored; resumes after an interruption
 `cores`           runs cells on this machine
 `cluster`         runs cells on a Dask cluster
+`recorded`        the tables that a scenario asks for
 `sweep_file`      the study file
 `sweep`           a grid, run until its intervals are narrow enough
 `statistics`      intervals; `batches`: batch means

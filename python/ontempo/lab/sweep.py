@@ -20,6 +20,7 @@ from ontempo.lab.batches import cut
 from ontempo.lab.cells import Cell, Label, Plan, Planned
 from ontempo.lab.engine import Engine
 from ontempo.lab.errors import BadInputError
+from ontempo.lab.recorded import names, unrecorded
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.store import Store
 from ontempo.lab.study import Progress, Silent, Study, read_whole
@@ -209,16 +210,24 @@ class _Sweep:
                 if axis.name in tables[name].columns:
                     what = f"the table {name} has a column of this name; choose another"
                     raise self._bad(f"axes.{axis.name}", what)
-        if self.file.interval.by == "seed":
-            yield {**labels, **self._columns(cell, tables)}
-            return
-        canonical = self.study.engine.load(cell.scenario, cell.overrides).canonical()
-        for batch, part in enumerate(cut(tables, canonical, self.file.interval.batches)):
-            yield {**labels, "batch": batch, **self._columns(cell, part)}
 
-    def _columns(self, cell: Cell, tables: Mapping[str, pl.DataFrame]) -> dict[str, float | None]:
-        context = pl.SQLContext(tables, eager=True)
-        found = {name: self._query(context, name) for name in self.file.columns}
+        def canonical() -> str:
+            return self.study.engine.load(cell.scenario, cell.overrides).canonical()
+
+        lacking = unrecorded(tables, self.file.columns.values(), canonical)
+        if self.file.interval.by == "seed":
+            yield {**labels, **self._columns(cell, tables, lacking)}
+            return
+        for batch, part in enumerate(cut(tables, canonical(), self.file.interval.batches)):
+            yield {**labels, "batch": batch, **self._columns(cell, part, lacking)}
+
+    def _columns(
+        self, cell: Cell, tables: Mapping[str, pl.DataFrame], lacking: Mapping[str, str]
+    ) -> dict[str, float | None]:
+        # No query finds a table that was not recorded: its rows are not none, but unknown.
+        there = {name: table for name, table in tables.items() if name not in lacking}
+        context = pl.SQLContext(there, eager=True)
+        found = {name: self._query(context, name, lacking) for name in self.file.columns}
         for name, value in found.items():
             if value is not None and math.isinf(value):
                 found[name] = None
@@ -236,13 +245,19 @@ class _Sweep:
             self.infinite.add(text)
             self.notify(text)
 
-    def _query(self, context: "pl.SQLContext[pl.DataFrame]", name: str) -> float | None:
+    def _query(
+        self, context: "pl.SQLContext[pl.DataFrame]", name: str, lacking: Mapping[str, str]
+    ) -> float | None:
         where, query = f"columns.{name}", self.file.columns[name].strip()
         if not query.lower().startswith(("select", "with")):
             query = f"SELECT {query}"
         try:
             found = context.execute(query, eager=True)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            for table, line in lacking.items():
+                if names(query, table):
+                    what = f"the runs do not record the table {table}; the scenario asks for it by"
+                    raise self._bad(where, f"{what} {line}") from error
             known = ", ".join(sorted(context.tables()))
             first = str(error).strip().splitlines()[0]
             raise self._bad(where, f"{first}; tables: {known}") from error

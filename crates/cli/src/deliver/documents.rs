@@ -5,6 +5,7 @@ use std::time::{Duration as Wall, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::json_errors::is_done;
 use crate::output::emit;
 
 /// Makes documents with the time.
@@ -46,6 +47,7 @@ impl Documents {
         if let Err(failure) = done {
             let fields = json!({ "text": failure.text(), "exit_code": failure.number() });
             let _ = self.emit("error", fields);
+            is_done();
         }
     }
 }

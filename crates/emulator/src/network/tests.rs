@@ -120,6 +120,25 @@ fn a_packet_takes_what_its_links_say_however_late_somebody_looks() {
 }
 
 #[test]
+fn packets_that_wait_at_the_end_have_a_record() {
+    for queue in ["codel", "fq-codel", "dualpi2", "wfq", "cbq"] {
+        let (mut network, _) = network(&format!(r#"{{ kind = "{queue}", limit = "3 packets" }}"#));
+        for _ in 0..5 {
+            send(&mut network, 0, &packet(End::source(1), End::sink(1), 0));
+        }
+        network.advance(at(500), &mut |_| {});
+        let watch = network.watches[0].as_mut().expect("it is watched");
+        watch.end();
+        let records = watch.records();
+        let started = records.iter().filter(|record| record.started.is_some()).count();
+        let dropped = records.iter().filter(|record| record.dropped.is_some()).count();
+        assert_eq!((records.len(), started), (5, 1), "{queue}: {records:?}");
+        // FQ-CoDel drops half of the longest flow.
+        assert!((1..=2).contains(&dropped), "{queue}: {records:?}");
+    }
+}
+
+#[test]
 fn a_full_queue_drops_and_every_packet_is_accounted_for() {
     let (mut network, _) = network(FIFO);
     for _ in 0..5 {

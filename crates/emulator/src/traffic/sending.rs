@@ -130,7 +130,7 @@ mod tests {
         let random = ontempo_foundation::RandomStream::new(1, "test");
         let packet = ontempo_foundation::Bytes::new(PAYLOAD);
         let none = ontempo_foundation::Bytes::ZERO;
-        ontempo_runtime::source(&scenario.flows["f"], at(1_000), packet, none, random)
+        ontempo_runtime::source(&scenario.flows["f"], at(1_000), (packet, none), random)
     }
 
     fn at(millis: u64) -> Time {

@@ -22,6 +22,8 @@ struct LinkPackets {
     name: String,
     /// Arrival and waiting time of packets that were transmitted.
     waits: Vec<Point>,
+    /// Arrival of packets that wait at the end of the run.
+    waiting: Vec<f64>,
     /// When packets were lost, by cause.
     lost: BTreeMap<String, Vec<f64>>,
     /// When transmissions began, and bytes.
@@ -71,13 +73,16 @@ fn collect(reading: &mut Reading<'_>) -> Result<Vec<LinkPackets>, PageError> {
         .collect();
     let of_times = reading.column(&PACKETS, "time_s")?;
     let time = of_times.number("time_s")?;
+    let mut unsent = Vec::new();
     {
         let of_starts = reading.column(&PACKETS, "started_s")?;
         let started = of_starts.number("started_s")?;
         let of_sizes = reading.column(&PACKETS, "size_bytes")?;
         let size = of_sizes.count("size_bytes")?;
         for row in 0..of_links.len() {
-            let (Some(key), Some(start)) = (link.key(row), optional(started, row)) else {
+            let Some(key) = link.key(row) else { continue };
+            let Some(start) = optional(started, row) else {
+                unsent.push(row);
                 continue;
             };
             let link = &mut links[places[key]];
@@ -87,9 +92,13 @@ fn collect(reading: &mut Reading<'_>) -> Result<Vec<LinkPackets>, PageError> {
     }
     let of_causes = reading.column(&PACKETS, "dropped")?;
     let dropped = of_causes.text("dropped")?;
-    for row in 0..of_links.len() {
-        let (Some(key), Some(cause)) = (link.key(row), dropped.get(row)) else { continue };
+    for row in unsent {
+        let Some(key) = link.key(row) else { continue };
         let link = &mut links[places[key]];
+        let Some(cause) = dropped.get(row) else {
+            link.waiting.push(time.value(row));
+            continue;
+        };
         match link.lost.get_mut(cause) {
             Some(times) => times.push(time.value(row)),
             None => drop(link.lost.insert(cause.to_owned(), vec![time.value(row)])),
@@ -111,7 +120,7 @@ fn draw(reading: &mut Reading<'_>, mut link: LinkPackets, needs_rates: bool) {
     }
     let has_queue = |line: &crate::model::Line| line.chart == Chart::Queue && line.label == label;
     if !reading.run.lines.iter().any(has_queue) {
-        let points = queue(&link.waits);
+        let points = queue(&link.waits, &link.waiting);
         reading.run.draw(
             Chart::Queue,
             &label,
@@ -179,10 +188,11 @@ pub(crate) fn summed(points: &[Point], width: f64, end: f64) -> Vec<Point> {
 }
 
 /// How many packets wait, after each arrival and each begin of a transmission.
-fn queue(waits: &[Point]) -> Vec<Point> {
+fn queue(waits: &[Point], waiting: &[f64]) -> Vec<Point> {
     let changes = waits.iter().filter(|(_, wait)| *wait > 0.0);
     let mut changes: Vec<Point> =
         changes.flat_map(|(at, wait)| [(*at, 1.0), (at + wait, -1.0)]).collect();
+    changes.extend(waiting.iter().map(|at| (*at, 1.0)));
     changes.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut waiting = 0.0;
     for change in &mut changes {
@@ -199,7 +209,9 @@ mod tests {
     #[test]
     fn the_queue_grows_with_arrivals_and_shrinks_with_transmissions() {
         let waits = [(0.0, 0.0), (1.0, 2.0), (2.0, 3.0), (4.0, 0.0)];
-        assert_eq!(queue(&waits), [(1.0, 1.0), (2.0, 2.0), (3.0, 1.0), (5.0, 0.0)]);
+        assert_eq!(queue(&waits, &[]), [(1.0, 1.0), (2.0, 2.0), (3.0, 1.0), (5.0, 0.0)]);
+        let stays = queue(&waits, &[4.0]);
+        assert_eq!(stays, [(1.0, 1.0), (2.0, 2.0), (3.0, 1.0), (4.0, 2.0), (5.0, 1.0)]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Topologies drawn with box characters, at most [`COLUMNS`] wide; descriptions in them are broken where the
-//! terminal is narrower.
+//! Topologies drawn with box characters, as wide as the terminal where they have so much to show, but not
+//! narrower than [`COLUMNS`]; descriptions in a graph are broken where the terminal is.
 
 use super::{COLUMNS, MAX_LINES, broken, words};
 use crate::backbone::Backbone;
@@ -14,8 +14,12 @@ pub(super) fn topology(
     columns: usize,
 ) -> Vec<String> {
     match &scenario.topology {
-        Topology::Dumbbell { bottleneck, .. } => dumbbell(scenario, backbone, bottleneck),
-        Topology::ParkingLot { bottleneck, .. } => parking_lot(scenario, backbone, bottleneck),
+        Topology::Dumbbell { bottleneck, .. } => {
+            dumbbell(scenario, backbone, bottleneck, columns.max(COLUMNS))
+        }
+        Topology::ParkingLot { bottleneck, .. } => {
+            parking_lot(scenario, backbone, bottleneck, columns.max(COLUMNS))
+        }
         Topology::Graph { .. } => graph(backbone, columns),
     }
 }
@@ -59,10 +63,15 @@ fn further_groups(scenario: &Scenario) -> Option<String> {
 ///   25 × long → ─┐                                      ┌─ → 25 × long
 ///   10 × back ← ─┴─ left ═══ 25 Mbit/s, 30 ms ═══ right ─┴─ ← 10 × back
 /// ```
-fn dumbbell(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSpec) -> Vec<String> {
+fn dumbbell(
+    scenario: &Scenario,
+    backbone: &Backbone<'_>,
+    bottleneck: &LinkSpec,
+    columns: usize,
+) -> Vec<String> {
     let middle = format!(" left ═══ {} ═══ right ", short_link(bottleneck));
     let middle_width = middle.chars().count();
-    let widest = COLUMNS.saturating_sub(middle_width + 14) / 2;
+    let widest = columns.saturating_sub(middle_width + 14) / 2;
     let groups: Vec<(String, bool)> = groups(scenario, backbone)
         .map(|(label, (from, to))| (clip(&label, widest), from < to))
         .collect();
@@ -90,11 +99,16 @@ fn dumbbell(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSpec)
 }
 
 /// The routers in a row, and below it the stretch that each group takes.
-fn parking_lot(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSpec) -> Vec<String> {
+fn parking_lot(
+    scenario: &Scenario,
+    backbone: &Backbone<'_>,
+    bottleneck: &LinkSpec,
+    columns: usize,
+) -> Vec<String> {
     let last = backbone.nodes.len() - 1;
     let legend = format!("  each ══ is {}", short_link(bottleneck));
     let cell = format!("r{last} ══ ").chars().count();
-    let room = COLUMNS.saturating_sub((last + 1) * cell + 3);
+    let room = columns.saturating_sub((last + 1) * cell + 3);
     if room < 12 {
         let row = format!("  r0 ══ r1 ══ r2 ══ … ══ r{} ══ r{last}", last - 1);
         return vec![row, legend];

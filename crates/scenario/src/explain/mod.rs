@@ -15,8 +15,10 @@ use crate::model::{Application, FlowGroup, LinkSpec, Measure, Scenario, Topology
 use crate::varying::Schedules;
 use varying::DelayRange;
 
-/// The most columns that text takes, on a wider terminal too.
+/// The most columns that text takes, on a wider terminal too: longer lines are hard to read.
 const COLUMNS: usize = 80;
+/// The most that a drawing takes.
+const MAX_COLUMNS: usize = 200;
 /// The fewest: drawings need some.
 const MIN_COLUMNS: usize = 40;
 /// The largest packet of a program that the scenario knows nothing of.
@@ -31,7 +33,8 @@ impl Scenario {
         self.explain_in(COLUMNS)
     }
 
-    /// As [`explain`](Self::explain), for a terminal of so many columns: text is 40 to 80 wide.
+    /// As [`explain`](Self::explain), for a terminal of so many columns: text is 40 to 80 wide, and the drawing
+    /// up to 200, where it has more to show.
     pub fn explain_in(&self, columns: usize) -> String {
         let backbone = Backbone::new(&self.topology);
         let mut schedules = Schedules::new(self, self.seed);
@@ -44,8 +47,8 @@ impl Scenario {
             (rate, varying::delays(link.spec, schedule, self.duration))
         });
         let (rates, delays): (Vec<(Rate, String)>, Vec<DelayRange>) = said.unzip();
-        let columns = columns.clamp(MIN_COLUMNS, COLUMNS);
-        let mut text = Text { text: String::new(), columns };
+        let drawn = columns.clamp(MIN_COLUMNS, MAX_COLUMNS);
+        let mut text = Text { text: String::new(), columns: drawn.min(COLUMNS) };
         if !self.title.is_empty() {
             text.paragraph("", &self.title);
             text.blank();
@@ -54,7 +57,7 @@ impl Scenario {
         text.blank();
         self.explain_topology(&mut text);
         text.blank();
-        text.lines(&draw::topology(self, &backbone, columns));
+        text.lines(&draw::topology(self, &backbone, drawn));
         text.blank();
         text.paragraph("", "Flows:");
         for (name, group) in &self.flows {
@@ -419,9 +422,36 @@ mod tests {
             let words = text.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.contains("queues of 10240 packets that mark"), "{text}");
             assert!(words.contains("losses in bursts"), "{text}");
-            let width = columns.clamp(40, 80);
+            let width = columns.clamp(40, 200);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
+    }
+
+    #[test]
+    fn a_drawing_uses_the_width_of_the_terminal_and_text_stays_narrow() {
+        let long = "a-very-long-name-that-somebody-chose-for-a-group-of-flows-in-a-hurry";
+        for (text, group) in [(VIDEO, "[flows.video]"), (LOT, "[flows.long]")] {
+            assert!(text.contains(group));
+            let scenario = scenario(&text.replace(group, &format!("[flows.{long}]")));
+            let drawn = |columns| {
+                let text = scenario.explain_in(columns);
+                let is_drawn = |line: &&str| line.contains('→') && !line.contains(':');
+                text.lines().filter(is_drawn).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert!(drawn(80).iter().all(|line| line.chars().count() <= 80));
+            assert!(!drawn(80).concat().contains(long));
+            assert!(drawn(200).concat().contains(long), "{:?}", drawn(200));
+            assert_eq!(drawn(200), drawn(500), "there is a bound");
+            let widest = |columns| {
+                let text = scenario.explain_in(columns);
+                let words = text.lines().filter(|line| !line.contains(['→', '═', '←']));
+                words.map(|line| line.chars().count()).max()
+            };
+            assert!(widest(200) <= Some(80));
+        }
+        // What fits is the same at any width.
+        let text = scenario(VIDEO);
+        assert_eq!(text.explain_in(80), text.explain_in(160));
     }
 
     #[test]

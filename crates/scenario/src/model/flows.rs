@@ -77,7 +77,7 @@ pub enum Application {
     Ftp {},
     /// A given number of bytes, as fast as the transport takes them.
     File {
-        /// How many.
+        /// How many, headers not counted: it takes as many packets as they fill.
         size: Bytes,
     },
     /// Constant bit rate: one packet each interval. Give `rate` or `interval`.

@@ -45,15 +45,17 @@ impl Agent {
         if let Self::Tcp(tcp) = self {
             return tcp.on_arrival(now, handle, fabric);
         }
-        let packet = fabric.take(handle);
         match self {
             Self::Tcp(_) => {}
             Self::Udp(udp) => {
-                udp.on_packet(now, packet);
+                let packet = fabric.packet(handle);
+                let data = (packet.number, packet.stamp);
+                fabric.release(handle);
+                udp.on_packet(now, data);
             }
-            Self::Spaced(spaced) => spaced.on_packet(now, packet, fabric),
-            Self::Adu(adu) => adu.on_packet(now, packet, fabric),
-            Self::Carried(carried) => carried.on_packet(now, packet, fabric),
+            Self::Spaced(spaced) => spaced.on_arrival(now, handle, fabric),
+            Self::Adu(adu) => adu.on_packet(now, fabric.take(handle), fabric),
+            Self::Carried(carried) => carried.on_packet(now, fabric.take(handle), fabric),
         }
     }
 

@@ -142,21 +142,35 @@ impl Spaced {
 
     // The receiver's end.
 
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+    /// The packet of this handle has arrived.
+    #[inline]
+    pub(crate) fn on_arrival(&mut self, now: Time, handle: u32, fabric: &mut Fabric) {
+        let packet = fabric.packet(handle);
+        if packet.marks.ack || packet.number == PROBE {
+            let packet = fabric.take(handle);
+            return self.on_other(now, packet, fabric);
+        }
+        let data = (packet.number, packet.stamp);
+        fabric.release(handle);
+        self.on_data(now, data, fabric);
+    }
+
+    /// A report, a probe or the answer to one.
+    #[inline(never)]
+    fn on_other(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         if packet.marks.ack {
-            self.on_answer(now, &packet, fabric);
+            return self.on_answer(now, &packet, fabric);
+        }
+        let mut answer = self.answer(PROBE, now);
+        answer.stamp = packet.stamp;
+        fabric.send(now, answer);
+    }
+
+    fn on_data(&mut self, now: Time, data: (u64, Time), fabric: &mut Fabric) {
+        if !self.udp.on_packet(now, data) {
             return;
         }
-        if packet.number == PROBE {
-            let mut answer = self.answer(PROBE, now);
-            answer.stamp = packet.stamp;
-            fabric.send(now, answer);
-            return;
-        }
-        if !self.udp.on_packet(now, packet) {
-            return;
-        }
-        self.counter.on_packet(packet.number);
+        self.counter.on_packet(data.0);
         if let Some(rtt) = self.told_rtt
             && !self.report_timer.is_set()
         {

@@ -104,23 +104,23 @@ impl Udp {
     }
 
     /// Sends the next packet if the application has offered it; true if it did.
+    #[inline]
     pub(super) fn send_next(&mut self, now: Time, fabric: &mut Fabric) -> bool {
         if self.has_stopped(now) || self.sent >= self.source.offered(now) {
             return false;
         }
-        fabric.send(now, self.packet(self.sent, now, self.size));
-        let written = self.written(self.sent, now);
+        let number = self.sent;
+        let (handle, packet) = fabric.hold_packet();
+        packet.begin((self.flow, self.route), number, now, self.size);
+        packet.marks.set_ecn(self.ecn);
+        fabric.send_held(now, handle);
         self.sent += 1;
         if let Some(messages) = self.receiver.messages_mut() {
+            let written = self.source.due(number).unwrap_or(now);
             messages.sent(written, messages.payload());
         }
         self.source.on_acknowledged(now, self.sent);
         true
-    }
-
-    /// When the application gave packet `number`, which left at `sent`, to the transport.
-    fn written(&self, number: u64, sent: Time) -> Time {
-        self.source.due(number).unwrap_or(sent)
     }
 
     /// Counts the messages of a constant bit rate that the transport was given and has not sent by `end`.
@@ -154,19 +154,27 @@ impl Udp {
         self.sent
     }
 
-    /// A packet has arrived; false if it is a copy of an earlier one, which is not counted.
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) -> bool {
+    /// Packet `number`, sent at `sent`, has arrived; false if it is a copy of an earlier one, which is not
+    /// counted.
+    #[inline]
+    pub(crate) fn on_packet(&mut self, now: Time, (number, sent): (u64, Time)) -> bool {
         if let Some(arrived) = &mut self.arrived
-            && !arrived.add(packet.number)
+            && !arrived.add(number)
         {
             return false;
         }
-        self.receiver.deliver(now, packet.number, self.source.due(packet.number));
-        let written = self.written(packet.number, packet.stamp);
+        if self.receiver.counts_only() {
+            self.receiver.count();
+            return true;
+        }
+        let due = self.source.due(number);
+        self.receiver.deliver(now, number, due);
         if let Some(messages) = self.receiver.messages_mut() {
             let payload = messages.payload();
+            // Without a time at which it was due, the application gave it to the transport as it left.
+            let written = due.unwrap_or(sent);
             let message = Message { made: written, written, payload };
-            messages.received(now, packet.number, message);
+            messages.received(now, number, message);
         }
         true
     }

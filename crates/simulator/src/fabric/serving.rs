@@ -24,7 +24,7 @@ impl Fabric {
         };
         let Some(scheduled) = &mut self.scheduled[link] else { return };
         if let Some(watch) = &mut self.watches[link] {
-            watch.enqueued(packet, scheduled.link().occupancy().packets);
+            watch.enqueued(handle, packet, scheduled.link().occupancy().packets);
         }
         scheduled.enqueue(now, queued);
         self.settle_drops(now, link);
@@ -104,11 +104,12 @@ impl Fabric {
             let Some(scheduled) = &mut self.scheduled[link] else { return };
             let waiting = scheduled.link().occupancy().packets;
             let Some(dropped) = scheduled.take_drop() else { return };
-            let packet = *self.packets.get(dropped.packet.handle);
+            let handle = dropped.packet.handle;
+            let packet = *self.packets.get(handle);
             if let Some(watch) = &mut self.watches[link] {
-                watch.dropped(&packet, waiting, dropped.reason);
+                watch.dropped(handle, &packet, waiting, dropped.reason);
             }
-            self.lose(now, dropped.packet.handle);
+            self.lose(now, handle);
         }
     }
 }

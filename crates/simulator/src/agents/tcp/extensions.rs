@@ -333,6 +333,8 @@ impl Tcp {
             if self.is_rate_based {
                 self.controller.on_handshake(now, rtt);
             }
+        } else {
+            self.rtt.on_handshake_repeated();
         }
         self.send_allowed(now, fabric);
     }
