@@ -1,5 +1,7 @@
 //! Connections with the token that pretend to be a path of another sender's stream.
 
+mod common;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -8,8 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::Duration as Wall;
 
-use ontempo_foundation::Time;
-use ontempo_media::{Kind, Part, Span, Unit};
+use common::unit;
 use ontempo_session::paths::{PathAddress, PathMode, PathOptions, PathSender};
 use ontempo_session::{
     Backlog, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, SenderEvent, SenderOptions,
@@ -44,21 +45,6 @@ impl ReceiverHandler for Seen {
             self.0.lock().expect("no panic").1 += 1;
         }
         ControlFlow::Continue(())
-    }
-}
-
-fn unit(id: u64) -> Unit {
-    let spans = vec![Span { offset: 0, length: 4 }];
-    let part = Part { datagram: id, length: 4, arrived: Time::ZERO, spans, stuffing: Vec::new() };
-    Unit {
-        id,
-        kind: Kind::Datagram,
-        media_time: None,
-        slack: None,
-        continues: None,
-        dependencies: Vec::new(),
-        parts: vec![part],
-        data: (id as u32).to_be_bytes().to_vec(),
     }
 }
 
