@@ -4,7 +4,7 @@ use ontempo_foundation::Time;
 use ontempo_media::{Kind, Part, Span, Unit};
 
 /// A unit of one datagram that says its number.
-pub fn unit(id: u64) -> Unit {
+pub(crate) fn unit(id: u64) -> Unit {
     let spans = vec![Span { offset: 0, length: 4 }];
     let part = Part { datagram: id, length: 4, arrived: Time::ZERO, spans, stuffing: Vec::new() };
     Unit {
