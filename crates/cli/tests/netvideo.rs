@@ -284,7 +284,10 @@ fn ctrl_c_ends_a_waiting_receiver_and_still_prints_the_summary() {
     let place = Place::new("qos-interrupt", "");
     let waiting = ListeningProgram::start(&place, &["tg", "receive", "--listen", "127.0.0.1:0"]);
     interrupt(&waiting.child.0);
-    assert_eq!(waiting.end(), (Vec::new(), Some(130)));
+    let (events, code) = waiting.end();
+    let [error] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((code, &error["exit_code"]), (Some(130), &130.into()), "{error}");
+    assert_eq!(error["text"], "interrupted; no sender connected");
     let receiver =
         ListeningProgram::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0"]);
     let send = ["netvideo", "send", &receiver.local, "--seconds", "3600", "--json", "--messages"];
