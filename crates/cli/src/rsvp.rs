@@ -76,8 +76,9 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
             let prefix = if with_levels { format!("<{}>", level.number()) } else { String::new() };
             // journald reads each line by itself: the cause of an error of a file is in its last.
             let lines = line.lines().map(|line| format!("{prefix}{line}"));
-            let missing = format!("{prefix}{unread} lines are missing, which nobody read in time");
-            let lines: Vec<_> = (unread > 0).then_some(missing).into_iter().chain(lines).collect();
+            let missing = (unread > 0)
+                .then(|| format!("{prefix}{unread} lines are missing, which nobody read in time"));
+            let lines: Vec<_> = missing.into_iter().chain(lines).collect();
             unread = if try_stderr(&lines.join("\n")) { 0 } else { unread + 1 };
         }
     };

@@ -165,7 +165,7 @@ fn where_one_gateway_alone_carries_datagrams_both_name_the_option() {
             client(&near_client.local).send(b"one").expect("sent");
             None
         };
-        // Both stay until both have said so: one that is ended tells the other nothing.
+        // Both stay until both have said so: one that is ended notifies the other of nothing.
         let mut both = [near_client, near_server];
         for gateway in &mut both {
             let mut err = BufReader::new(gateway.child.0.stderr.take().expect("its errors"));

@@ -247,8 +247,8 @@ fn traffic_control_that_another_program_removes_is_set_up_again() {
     network.exec("r1", "tc qdisc replace dev l1 root pfifo");
     waits_for_line(&network, "r1", &["tc qdisc del dev l1 root", "until then l1 has no RSVP"]);
     assert!(network.status("r1").interfaces.iter().all(|one| one.name != BOTTLENECK));
-    let told = || network.log("r1").matches("its queue discipline is somebody else's").count();
-    assert_eq!(told(), 1);
+    let logged = || network.log("r1").matches("its queue discipline is somebody else's").count();
+    assert_eq!(logged(), 1);
     network.exec("r1", "tc qdisc del dev l1 root");
     // Nobody has to tell the daemon.
     wait_until("its class", || network.classes("r1", BOTTLENECK) == class);

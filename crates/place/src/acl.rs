@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::user::is_trusted;
 
-/// The extended attribute that holds the ACL.
-const ACL: &str = "system.posix_acl_access";
+/// The extended attribute that holds a file's ACL (acl(5)).
+pub const ACL: &str = "system.posix_acl_access";
 /// Its first word (linux/posix_acl_xattr.h).
 const VERSION: u32 = 2;
 /// Bytes of an entry: tag, rights, number.

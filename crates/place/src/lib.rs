@@ -15,6 +15,7 @@ mod system;
 mod tests;
 mod user;
 
+pub use acl::ACL;
 pub use output::{Output, OutputFolder};
 pub use own::{read_own, read_token, write_new};
 pub use read::{open_regular, read_regular};

@@ -11,7 +11,7 @@ use crate::relay::{Peer, Relay};
 use crate::stream::From;
 use crate::viewer::Close;
 
-/// What a source is told whose place another has.
+/// Why a source is refused whose place another has.
 const BUSY: Close = (CloseReason::Busy, "another source sends this stream");
 
 /// What a source asks for.
@@ -21,7 +21,7 @@ pub(crate) struct Claim {
     pub(crate) label: Label,
     pub(crate) config: FlowConfig,
     pub(crate) flow: FlowId,
-    /// It offers a file, and is to be told to send a stream.
+    /// It offers a file, and is to be asked to send a stream.
     pub(crate) is_file: bool,
     /// Its flow has ended while it waited.
     pub(crate) has_ended: bool,

@@ -63,16 +63,15 @@ impl Relay {
         id: ConnectionId,
         claim: Claim,
     ) -> Result<(), Close> {
-        let Claim { name, label, config, flow, .. } = claim.clone();
-        let config = &config;
-        self.relay_rest(now, endpoint, &name, (&label, config));
+        let Claim { name, label, config, flow, .. } = &claim;
+        self.relay_rest(now, endpoint, name, (label, config));
         // Reports of a stream whose place this one takes.
-        let part = self.streams.get(&name).map(|stream| (stream.key.clone(), self.part(stream)));
+        let part = self.streams.get(name).map(|stream| (stream.key.clone(), self.part(stream)));
         let hub = Arc::clone(&self.hub);
         let mut state = hub.lock();
         let has_room = state.streams.len() < self.options.streams;
-        let is_same = match state.streams.get_mut(&name) {
-            Some(known) if is_same(known, &label, config) => true,
+        let is_same = match state.streams.get_mut(name) {
+            Some(known) if is_same(known, label, config) => true,
             Some(known) if known.stage == Stage::Live => {
                 self.hub.wait(known, Waiting::new(now, (self.worker, id), label.session))?;
                 drop(state);
@@ -88,26 +87,26 @@ impl Relay {
         let reports =
             endpoint.connection(id).and_then(|found| found.open_flow(label_of_reports).ok());
         let (worker, connection) = (self.worker, id);
-        let source = From { worker, connection, flow, reports, since: now, base: 0 };
+        let source = From { worker, connection, flow: *flow, reports, since: now, base: 0 };
         if is_same {
-            hub.replace_source(&mut state, &name, source);
+            hub.replace_source(&mut state, name, source);
         } else {
             // The source of before does not come back: this one takes its place.
             if let Some((key, part)) = part {
                 hub.take_part(&mut state, self.worker, &key, part);
             }
-            hub.end(&mut state, now, &name, false);
-            hub.remove(&mut state, &name);
-            let stream = hub.new_stream(&mut state, (&name, label, config), source);
+            hub.end(&mut state, now, name, false);
+            hub.remove(&mut state, name);
+            let stream = hub.new_stream(&mut state, (name, *label, config), source);
             state.streams.insert(name.clone(), stream);
         }
-        if let Some(stream) = state.streams.get(&name).filter(|stream| !stream.has_ended()) {
+        if let Some(stream) = state.streams.get(name).filter(|stream| !stream.has_ended()) {
             let seen = Box::new((stream.label, stream.config.clone()));
             hub.send_all(&state, &Message::Begun(Arc::clone(&stream.key), seen));
             state.tell(RelayEvent::Published { stream: name.clone(), remote: endpoint.remote(id) });
         }
         drop(state);
-        self.peers.insert(id, Peer::Source(name));
+        self.peers.insert(id, Peer::Source(claim.name));
         self.handle_messages(now, endpoint);
         Ok(())
     }

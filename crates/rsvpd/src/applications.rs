@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
 use ontempo_foundation::{Duration, Time};
+use ontempo_place::ACL;
 use ontempo_reservation::local::{Answer, MAX_LINE_LEN, Reply, line};
 use ontempo_reservation::message::{Sender, Session};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags};
@@ -28,11 +29,8 @@ const MAX_UNSENT_OF_USER: usize = 16 << 20;
 /// out, the listening socket stays readable.
 const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
 
-/// Refused connections are told so often at most.
-const TELL: Duration = Duration::from_secs(60);
-
-/// The extended attribute that holds a file's ACL (acl(5)).
-const ACL: &str = "system.posix_acl_access";
+/// Refused connections are logged so often at most.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
@@ -61,10 +59,10 @@ pub(crate) struct Applications {
     /// No connection is accepted before; [`Time::ZERO`] after a success.
     accept_at: Time,
     max_connections: usize,
-    /// Why a connection was refused, to be told.
+    /// Why a connection was refused, to be logged.
     refused: Option<String>,
-    /// Not before this is another one told.
-    tell_at: Time,
+    /// Not before this is another one logged.
+    log_at: Time,
 }
 
 struct Connection {
@@ -127,7 +125,7 @@ impl Applications {
             accept_at: Time::ZERO,
             max_connections: config.max_applications(),
             refused: None,
-            tell_at: Time::ZERO,
+            log_at: Time::ZERO,
         };
         done.listener.set_nonblocking(true).map_err(failed)?;
         open_to(&done.path, group, mode).map_err(failed)?;
@@ -151,7 +149,7 @@ impl Applications {
             .map(|(id, connection)| (*id, connection.stream.as_fd(), connection.waits()))
     }
 
-    /// Accepts new connections; one beyond the limit is told so and closed at once.
+    /// Accepts new connections; one beyond the limit is refused with a reason and closed at once.
     /// The first error in a row is returned.
     pub(crate) fn accept(&mut self, now: Time) -> Option<io::Error> {
         loop {
@@ -210,10 +208,10 @@ impl Applications {
         })
     }
 
-    /// The last refusal to be told: one in a while, whoever comes again and again.
+    /// The last refusal to be logged: one in a while, whoever comes again and again.
     pub(crate) fn take_refused(&mut self, now: Time) -> Option<String> {
-        let refused = self.refused.take().filter(|_| self.tell_at <= now)?;
-        self.tell_at = now + TELL;
+        let refused = self.refused.take().filter(|_| self.log_at <= now)?;
+        self.log_at = now + LOG_INTERVAL;
         Some(refused)
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct Enforcement {
     down: BTreeMap<String, Htb>,
     /// Those on which no daemon before this one had anything.
     begun: BTreeSet<InterfaceId>,
-    /// Classes that could not be removed, to be told.
+    /// Classes that could not be removed, to be logged.
     stuck: Vec<Stuck>,
 }
 
@@ -190,7 +190,7 @@ impl Enforcement {
         self.devices.get(&id).and_then(|device| device.class_name(handle)).unwrap_or_default()
     }
 
-    /// Removes the traffic control of all interfaces; what could not be removed is to be told.
+    /// Removes the traffic control of all interfaces; what could not be removed is to be logged.
     pub(crate) fn end(&mut self) {
         let Self { devices, down, .. } = core::mem::take(self);
         for device in devices.values().chain(down.values()) {
@@ -422,8 +422,8 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_another_program_keeps_is_told_once_and_no_reservation_gets_it_until_it_is_gone()
-    {
+    fn a_class_that_another_program_keeps_is_reported_once_and_no_reservation_gets_it_until_it_is_gone()
+     {
         for (keep, advice, end) in [
             (
                 "tc class add dev d0 parent 1:1001 classid 1:77 htb rate 8kbit",
@@ -443,11 +443,11 @@ mod tests {
                 assert_eq!(enforcement.apply(&[add(1, 9)]), []);
                 assert!(run(keep));
                 assert_eq!(enforcement.apply(&[remove(1)]), []);
-                let told = |enforcement: &mut Enforcement| {
+                let reported = |enforcement: &mut Enforcement| {
                     let all = enforcement.take_stuck();
                     all.iter().map(ToString::to_string).collect::<Vec<_>>()
                 };
-                let said = told(&mut enforcement);
+                let said = reported(&mut enforcement);
                 let begin = format!("d0: class 1:1001 cannot be removed: {advice}");
                 assert!(said.len() == 1 && said[0].starts_with(&begin), "{said:?}");
                 let shown = |of: &str| run(&format!("tc class show dev d0 | grep -q '{of}'"));
@@ -462,14 +462,14 @@ mod tests {
                 assert_eq!(enforcement.apply(&[add(1, 10)]), []);
                 assert_eq!(classes(), ["1:1001", "1:1002"]);
                 assert_eq!(enforcement.retry_stuck(), []);
-                assert!(enforcement.is_stuck() && told(&mut enforcement).is_empty());
+                assert!(enforcement.is_stuck() && reported(&mut enforcement).is_empty());
                 assert!(run(end));
                 let freed = ("d0".to_owned(), "1:1001".to_owned());
                 assert_eq!(enforcement.retry_stuck(), [freed]);
                 assert!(!enforcement.is_stuck());
                 assert_eq!(classes(), ["1:1002"]);
                 assert_eq!(enforcement.apply(&[add(2, 11), remove(1), remove(2)]), []);
-                assert_eq!((classes(), told(&mut enforcement)), (vec![], vec![]));
+                assert_eq!((classes(), reported(&mut enforcement)), (vec![], vec![]));
                 // What a daemon before has left, and nobody refreshes; its filters end with it, whosever.
                 assert_eq!(enforcement.apply(&[add(1, 9), add(2, 10)]), []);
                 assert!(run(keep));
@@ -477,7 +477,7 @@ mod tests {
                 enforcement.attach(BY, device()).expect("it is ours");
                 let stays = usize::from(keep.contains("class add"));
                 assert_eq!(enforcement.purge(BY), 2 - stays);
-                assert_eq!((classes().len(), told(&mut enforcement).len()), (stays, stays));
+                assert_eq!((classes().len(), reported(&mut enforcement).len()), (stays, stays));
             });
         }
     }

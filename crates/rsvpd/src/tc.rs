@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 
-/// Lines of `tc` about one error that are told.
+/// Lines of `tc` about one error that are logged.
 const MAX_REASONS: usize = 8;
 
 /// An error of `tc`.

@@ -95,7 +95,7 @@ impl<H: SenderHandler> Sender<H> {
         }
     }
 
-    /// Whether this sender goes on to wait for a place that it was refused, which it tells once.
+    /// Whether this sender goes on to wait for a place that it was refused, which it reports once.
     fn may_wait(&mut self, refused: &Closed) -> Result<bool, Error> {
         if let Some(since) = self.occupied_at {
             return Ok(since.elapsed() < PLACE_TIMEOUT);

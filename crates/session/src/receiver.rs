@@ -202,7 +202,7 @@ pub(crate) enum Ended {
     Replaced(Connection, ReceiveFlow),
     /// The sender is not the one of the stream that is being received.
     Refused,
-    /// `stop` was set, and the sender was told.
+    /// `stop` was set, and the sender was notified.
     Stopped,
 }
 

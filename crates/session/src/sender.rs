@@ -194,7 +194,7 @@ pub struct Sender<H> {
     first: Option<Session>,
     /// A receiver has taken the stream.
     was_taken: bool,
-    /// When it was told first that the receiver has another.
+    /// When a receiver refused it first because it has another.
     pub(crate) occupied_at: Option<Instant>,
     /// The file that is sent, unless the receiver wants a stream.
     pub(crate) file: Option<Box<SourceFile>>,

@@ -2,79 +2,29 @@
 
 mod common;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::Duration as Wall;
 
-use common::unit;
+use common::{Seen, both, unit};
 use ontempo_session::paths::{PathAddress, PathMode, PathOptions, PathSender};
-use ontempo_session::{
-    Backlog, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, SenderEvent, SenderOptions,
-    Source, Target, configuration,
-};
-use ontempo_transport::live::{Listener, Options, connect};
-use ontempo_transport::{
-    CloseReason, DeliveryOrder, FlowConfig, Identity, Reliability, Token, Trust,
-};
-
-/// What a test has received, and how many were refused.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<(Vec<u8>, usize)>>);
-
-impl Write for Seen {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("no panic").0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl ReceiverHandler for Seen {
-    fn open(&mut self) -> Result<Target, String> {
-        Ok(Target::Bytes { to: Box::new(self.clone()), name: "the test".to_owned() })
-    }
-
-    fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
-        if let ReceiverEvent::Refused { .. } = event {
-            self.0.lock().expect("no panic").1 += 1;
-        }
-        ControlFlow::Continue(())
-    }
-}
+use ontempo_session::{Backlog, Receiver, ReceiverOptions, SenderEvent, Source};
+use ontempo_transport::live::connect;
+use ontempo_transport::{CloseReason, FlowConfig};
 
 #[test]
 fn who_does_not_know_the_streams_secret_does_not_join_it_also_with_the_token() {
-    let transport = Options { configuration: configuration(), ..Options::default() };
-    let identity = Identity::self_signed(&["localhost"]).expect("made");
-    let (at, token) = (SocketAddr::from(([127, 0, 0, 1], 0)), Token::new(b"open").expect("short"));
-    let listener = Listener::bind(at, &identity, token.clone(), &transport).expect("a free port");
-    let (remote, trust) = (listener.local(), Trust::Fingerprint(identity.fingerprint()));
+    let (listener, options) = both();
+    let (remote, trust) = (options.remote, options.trust.clone());
+    let (token, transport) = (options.token.clone(), options.transport.clone());
     let seen = Seen::default();
     let once = ReceiverOptions { once: true, ..ReceiverOptions::default() };
     let handler = seen.clone();
     let receiving = spawn(move || Receiver::new(listener, once, handler).run());
     let backlog = Arc::new(Backlog::new(1 << 20, false));
-    let options = SenderOptions {
-        grace: ontempo_session::latency::GRACE,
-        remote,
-        name: "localhost".to_owned(),
-        trust: trust.clone(),
-        token: token.clone(),
-        transport: transport.clone(),
-        latency: None,
-        order: DeliveryOrder::InOrder,
-        reliability: Reliability::Full,
-        stream: None,
-        elementary: None,
-        give_up: Wall::from_secs(5),
-        stop: Arc::<AtomicBool>::default(),
-    };
     let path = |last| PathAddress { remote, local: Some(SocketAddr::from(([127, 0, 0, last], 0))) };
     let paths = PathOptions { mode: PathMode::Failover, paths: vec![path(2), path(3)] };
     let quiet = |_: SenderEvent<'_>| ControlFlow::Continue(());

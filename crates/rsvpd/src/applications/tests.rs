@@ -178,7 +178,7 @@ pub(crate) fn connect_as(user: u32, to: &Path, count: usize) -> Vec<UnixStream> 
 }
 
 #[test]
-fn who_is_refused_for_want_of_room_is_told_why_and_the_operator_once_in_a_while() {
+fn who_is_refused_for_want_of_room_gets_the_reason_and_the_log_once_in_a_while() {
     let (mut applications, _client, folder) = connected("full");
     applications.max_connections = 1;
     let user = rustix::process::geteuid().as_raw();
@@ -191,11 +191,11 @@ fn who_is_refused_for_want_of_room_is_told_why_and_the_operator_once_in_a_while(
         applications.take_refused(now)
     };
     let start = Time::from_nanos(1);
-    let told = ask(start).expect("the first");
+    let logged = ask(start).expect("the first");
     let begin = format!("refused an application of user {user}: the RSVP daemon has 1 ");
-    assert!(told.starts_with(&begin), "{told}");
-    assert_eq!(ask(start + TELL / 2), None);
-    assert!(ask(start + TELL).is_some());
+    assert!(logged.starts_with(&begin), "{logged}");
+    assert_eq!(ask(start + LOG_INTERVAL / 2), None);
+    assert!(ask(start + LOG_INTERVAL).is_some());
     assert_eq!(applications.connections().count(), 1);
     drop(applications);
     fs::remove_dir_all(folder).unwrap();

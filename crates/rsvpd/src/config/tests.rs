@@ -185,7 +185,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_told_with_file_key_and_what_would_be_right() {
+fn a_value_of_the_wrong_kind_is_reported_with_file_key_and_what_would_be_right() {
     let of_eth1 = |line: &str| format!("[interfaces.eth1]\nrate = \"1 Mbit/s\"\n{line}\n");
     let words = r#"expected "error", "warning", "notice" or "info""#;
     for (line, key, right) in [

@@ -75,7 +75,7 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// The same as [`update_interfaces`](Self::update_interfaces) while the daemon runs: what cannot be set up is told once
+    /// The same as [`update_interfaces`](Self::update_interfaces) while the daemon runs: what cannot be set up is logged once
     /// and tried again, and keeps no other from it.
     pub(super) fn follow_interfaces(&mut self) {
         let failed = match self.update_interfaces() {

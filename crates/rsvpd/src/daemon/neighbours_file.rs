@@ -19,7 +19,7 @@ use crate::sys::get_number;
 pub(super) const EXTENSION: &str = "neighbours";
 /// The same while it is written.
 pub(super) const BESIDE: &str = "new";
-/// A daemon that runs writes it so often at least, so that its age tells when the daemon has ended.
+/// A daemon that runs writes it so often at least, so that its age shows when the daemon has ended.
 pub(super) const TOUCH: Duration = Duration::from_secs(3_600);
 /// Bytes of the file, at most.
 const MAX_FILE: u64 = 64 << 10;

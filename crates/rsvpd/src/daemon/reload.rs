@@ -41,7 +41,7 @@ impl Daemon<'_> {
         if let Err(what) = self.end_others() {
             self.say(Level::Error, &what);
         }
-        // What is still in the way is told again to who reloads.
+        // What is still in the way is logged again for who reloads.
         self.failed.clear();
         self.follow_interfaces();
         self.say_unused(|name| !old.interfaces.contains_key(name));

@@ -36,7 +36,7 @@ pub(super) struct Daemon<'a> {
     pub(super) update_at: Time,
     /// When classes that could not be removed, and interfaces that could not be set up, are tried again.
     pub(super) retry_at: Time,
-    /// Why interfaces could not be set up, as it was told.
+    /// Why interfaces could not be set up, as it was logged.
     pub(super) failed: BTreeMap<String, String>,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) bad_packets: u64,

@@ -14,7 +14,7 @@ use crate::paths::PathEvent;
 use crate::sender::{SenderEvent, SenderHandler};
 
 impl<H: SenderHandler> PathSender<H> {
-    /// Notes that a receiver takes the stream. What became of paths while it waited for that was not told.
+    /// Notes that a receiver takes the stream. What became of paths while it waited for that was not reported.
     pub(super) fn note_taken(&mut self) -> Result<(), Error> {
         let mut sessions = self.dials.iter().filter_map(|dial| dial.session.as_ref());
         if self.was_taken || !sessions.any(Session::is_taken) {
