@@ -17,11 +17,8 @@ from .grid import DELAYS, QUEUE_SHARE, VIDEO
 THESIS_PERT = "pert compete=alpha"
 """The kernel's PERT by the thesis' letter: beside loss-based flows it is not Reno."""
 
-AT_ONCE = 2
-"""Emulated runs at a time. One takes a tenth of a core; each says how late its emulator was."""
-
-WITH_PERT = Emulation(controls=(THESIS_PERT,), at_once=AT_ONCE)
-ALONE = Emulation(at_once=AT_ONCE)
+WITH_PERT = Emulation(controls=(THESIS_PERT,))
+ALONE = Emulation()
 """Runs that need the kernel's PERT, and runs that do not."""
 
 VIDEOS, RTT_MS = 29, 100
