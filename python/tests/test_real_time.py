@@ -27,7 +27,14 @@ from ontempo.lab.errors import (
     UnfitEnvironmentError,
 )
 from ontempo.lab.programs import run_program
-from ontempo.lab.real_time import MACHINE, Emulation, circumstances, hindrance, load_control
+from ontempo.lab.real_time import (
+    MACHINE,
+    Emulation,
+    circumstances,
+    emulate,
+    hindrance,
+    load_control,
+)
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Study
 from ontempo.lab.worlds import hindrances, read_worlds
@@ -347,3 +354,26 @@ def test_a_short_scenario_is_emulated_for_real(tmp_path: Path) -> None:
     assert real.table("flows")["delivered_bytes"].sum() > 0
     assert real.table(MACHINE)["lateness_p99_s"].is_not_null().all()
     assert not study.plan([emulated]).missing
+
+
+@pytest.mark.skipif(bool(LACKING), reason=f"a real emulation {LACKING}")
+def test_a_table_that_a_cell_replaces_is_not_warned_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(TEXT)
+    queue = 'topology.bottleneck.queue={ kind = "drop-tail", limit = "9 packets" }'
+    cubic = 'flows.video.transport.congestion="cubic"'
+    overrides = ('duration="1 s"', "measure={}", queue, cubic)
+    emulate(Cell(scenario, overrides, 0, (), 1.0, Emulation()), tmp_path / "out")
+    assert "replaces the whole table" not in capfd.readouterr().err
+
+
+def test_of_what_a_program_says_only_what_was_meant_is_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = "printf 'a slow disk\n--set x=1: meant\nanother\n' >&2"
+    run_program(["sh", "-c", script], "it", meant=".*: meant$")
+    assert capsys.readouterr().err == "it: a slow disk\nanother\n"
+    with pytest.raises(UnfitEnvironmentError, match=r"^it: a slow disk\nanother$"):
+        run_program(["sh", "-c", f"{script}; exit 3"], "it", meant=".*: meant$")

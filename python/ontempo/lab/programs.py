@@ -1,5 +1,6 @@
 """The program ``ontempo`` and others, run so that they can clean up on Ctrl-C."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -33,10 +34,13 @@ def program() -> str:
     return found
 
 
-def run_program(command: Sequence[str], what: str, cwd: Path | None = None) -> str:
+def run_program(
+    command: Sequence[str], what: str, cwd: Path | None = None, meant: str | None = None
+) -> str:
     """Run a program to its end, in the folder `cwd`, and return what it prints.
 
-    If it fails, its stderr is raised with `what` before it: `BadInputError` for the exit code of
+    What it says on stderr is printed with `what` before it, without the lines that match `meant`.
+    If it fails, its stderr is raised instead: `BadInputError` for the exit code of
     bad input, else `UnfitEnvironmentError`. On Ctrl-C it gets SIGINT, and is waited for.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
@@ -50,7 +54,8 @@ def run_program(command: Sequence[str], what: str, cwd: Path | None = None) -> s
         finally:
             _running.discard(running)
         complaints.seek(0)
-        message = complaints.read().strip().removeprefix("error: ")
+        said = complaints.read().strip().removeprefix("error: ").splitlines()
+        message = "\n".join(line for line in said if meant is None or not re.match(meant, line))
         if code:
             kind = BadInputError if code == BAD_INPUT else UnfitEnvironmentError
             raise kind(f"{what}: {message or f'{command[0]} ended with exit code {code}'}")

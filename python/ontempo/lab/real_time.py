@@ -22,7 +22,7 @@ from pathlib import Path
 import polars as pl
 
 from ontempo.lab.cells import Cell, Planned
-from ontempo.lab.engine import Engine
+from ontempo.lab.engine import REPLACED, Engine
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
 from ontempo.lab.programs import LOOK_EVERY_S, URGENT, end_running, program, run_program
 from ontempo.lab.store import Store
@@ -67,7 +67,7 @@ def emulate(cell: Cell, folder: Path, options: Sequence[str] = ()) -> None:
     """Emulate a cell's scenario; its tables, logs and ``run.json`` are left in `folder`."""
     sets = [word for one in cell.overrides for word in ("--set", one)]
     command = [*URGENT, program(), "emulate", str(cell.scenario), "--out", str(folder)]
-    run_program([*command, "--seed", str(cell.seed), *sets, *options], str(cell))
+    run_program([*command, "--seed", str(cell.seed), *sets, *options], str(cell), meant=REPLACED)
 
 
 def hindrance() -> str:
