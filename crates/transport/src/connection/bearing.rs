@@ -27,6 +27,8 @@ const RISE: f64 = 5.0;
 pub(super) struct Path {
     /// Rate at which bytes are acknowledged while the connection has more to send.
     pub(super) bears: Rate,
+    /// The same as measured: without what the congestion control would let go.
+    pub(super) measured: Rate,
     /// Smoothed round trip, and the least.
     pub(super) round_trip: Duration,
     pub(super) least: Duration,
@@ -92,8 +94,10 @@ impl Bearing {
         let rates = self.rates.into_iter().flatten();
         let rates = rates.filter(|(at, _)| now.since(*at) <= STALE).map(|(_, rate)| rate);
         // While the congestion control still grows, the next round trip delivers more than the last.
-        let bears = rates.max().map(|rate| allowed(account).map_or(rate, |more| rate.max(more)));
-        self.path = bears.map(|bears| Path { bears, round_trip, least });
+        self.path = rates.max().map(|measured| {
+            let bears = allowed(account).map_or(measured, |more| measured.max(more));
+            Path { bears, measured, round_trip, least }
+        });
         self.target.update(now, account, self.path);
     }
 

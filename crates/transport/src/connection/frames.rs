@@ -18,9 +18,17 @@ const REMEMBERED: usize = 4096;
 /// Frames whose sizes are summed at a time.
 const OPEN: usize = 8;
 
+/// Frames on which none depends whose sizes are kept, in each half of the span: more than a film has.
+const SPARE: usize = 1_024;
+
 /// A frame on which others depend is dropped only if it did not arrive in time at so many times the
 /// rate either: with it goes the rest of its group, so that a forecast has to be certain.
 const CERTAIN: u64 = 2;
+
+/// Frames on which none depends go among the others where the lifetime is so many times the room for a key picture,
+/// and so many round trips: twice those that the default latency has for repairs.
+const ROOMS: u64 = 3;
+const ROUND_TRIPS: u64 = 8;
 
 /// Span over which the need of a flow is measured, in two halves: some groups of pictures.
 const HALF: Duration = Duration::from_secs(2);
@@ -59,9 +67,13 @@ pub(super) struct Waiting {
 }
 
 /// What a flow has lately asked of its path.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Asked {
     bytes: u64,
+    /// The bytes of each frame on which none depends, the first of them.
+    spare: Vec<u64>,
+    /// Such frames came in several units: the size of one is not known when it begins.
+    in_parts: bool,
     /// The largest frame on which others depend: its bytes, and the span in which they came.
     largest: (u64, Duration),
 }
@@ -85,6 +97,11 @@ pub(super) struct Frames {
     since: Time,
     /// The flow needs more than the path bears: frames are dropped before their deadlines.
     pub(super) is_narrow: bool,
+    /// The room that spare frames leave, and the size below which the path bears them beside those that are needed.
+    reserve: Duration,
+    spare_below: u64,
+    /// The lifetime from which on spare frames may go among the others.
+    ample: Duration,
     /// Frames were queued since the last plan.
     pub(super) is_new: bool,
 }
@@ -96,6 +113,9 @@ pub(super) enum Fate {
     Queued {
         /// Something of its frame was sent.
         is_begun: bool,
+        /// It goes among units of this priority, above its own: none depends on its frame, but it is small
+        /// enough for what the others leave.
+        among: Option<u8>,
     },
     /// Its frame is dropped, or one that it depends on and of which nothing was sent.
     Gone,
@@ -132,13 +152,48 @@ impl Frames {
             }
         }
         let is_begun = self.begun.contains(&frame);
+        let among = self.among(now, unit);
         let queued = self.queued.entry(frame).or_default();
         queued.units.insert(id);
         // A frame is as important as its most important part.
         queued.priority = queued.priority.max(unit.priority);
         queued.is_begun = is_begun;
         self.is_new |= before.is_none();
-        Fate::Queued { is_begun }
+        Fate::Queued { is_begun, among }
+    }
+
+    /// Whether none depends on frames of this priority.
+    fn is_spare(&self, priority: u8) -> bool {
+        self.least_needed.is_some_and(|least| priority < least)
+    }
+
+    /// The priority among which a spare unit goes, but stuffing: it is smaller than those of the last seconds that the path
+    /// does not bear beside the frames that are needed, and there is time for repairs and for a key picture behind it.
+    fn among(&self, now: Time, unit: &Outgoing) -> Option<u8> {
+        let fits = cost(unit.data.len() as u64) < self.spare_below;
+        let has_time = unit.deadline.is_some_and(|deadline| deadline.since(now) >= self.ample);
+        let is_spare = unit.priority > 0 && self.is_spare(unit.priority);
+        self.least_needed.filter(|_| self.is_narrow && is_spare && fits && has_time)
+    }
+
+    /// The size below which all spare frames of the last seconds fit beside those that are needed.
+    fn spare_below(&self, now: Time, borne: Rate) -> u64 {
+        if self.asked.iter().any(|asked| asked.in_parts) {
+            return 0;
+        }
+        let span = now.since(self.since) + HALF;
+        let all: u64 = self.asked.iter().map(|asked| asked.bytes).sum();
+        let mut spare: Vec<u64> =
+            self.asked.iter().flat_map(|one| one.spare.iter().copied()).collect();
+        let needed = all.saturating_sub(spare.iter().sum());
+        let borne = borne.as_bits_per_sec() as f64 / 8.0 * span.as_secs_f64();
+        let mut left = (borne as u64).checked_sub(needed);
+        spare.sort_unstable();
+        let first_left_out = spare.into_iter().find(|bytes| {
+            left = left.and_then(|left| left.checked_sub(*bytes));
+            left.is_none()
+        });
+        first_left_out.unwrap_or(u64::MAX)
     }
 
     /// Sums what the flow asks; stuffing, of priority 0, does not count.
@@ -148,7 +203,8 @@ impl Frames {
         }
         if now.since(self.since) > HALF {
             let is_recent = now.since(self.since) <= HALF * 2;
-            let last = if is_recent { self.asked[0] } else { Asked::default() };
+            let [last, _] = std::mem::take(&mut self.asked);
+            let last = if is_recent { last } else { Asked::default() };
             (self.asked, self.since) = ([Asked::default(), last], now);
         }
         let bytes = cost(unit.data.len() as u64);
@@ -156,8 +212,14 @@ impl Frames {
         (*last, *sum) = (now, *sum + bytes);
         let came = (*sum, last.since(*first));
         trim(&mut self.open, OPEN);
+        let is_spare = self.is_spare(unit.priority);
         let asked = &mut self.asked[0];
         asked.bytes += bytes;
+        if is_spare && unit.continues.is_some() {
+            asked.in_parts = true;
+        } else if is_spare && asked.spare.len() < SPARE {
+            asked.spare.push(bytes);
+        }
         if self.least_needed.is_some_and(|least| unit.priority >= least) && came.0 > asked.largest.0
         {
             asked.largest = came;
@@ -249,6 +311,9 @@ impl Frames {
     pub(super) fn note_path(&mut self, now: Time, path: &Path) -> bool {
         self.is_new = false;
         self.is_narrow = self.need(now).is_some_and(|need| need > path.usable());
+        self.reserve = self.reserve(path.usable());
+        self.ample = (self.reserve * ROOMS).max(path.least * ROUND_TRIPS);
+        self.spare_below = if self.is_narrow { self.spare_below(now, path.measured) } else { 0 };
         self.is_narrow
     }
 
@@ -261,7 +326,6 @@ impl Frames {
         before: u64,
         queue: &[Waiting],
     ) -> Vec<u64> {
-        let reserve = self.reserve(path.usable());
         let mut dropped: BTreeSet<u64> = BTreeSet::new();
         let mut ahead = before;
         // Frames not begun that may go, with their bytes ahead.
@@ -275,10 +339,8 @@ impl Frames {
                 *may_go.entry(waiting.frame).or_default() += bytes;
             }
             let Some(deadline) = waiting.deadline else { continue };
-            let is_spare =
-                !frame.is_begun && self.least_needed.is_some_and(|least| priority < least);
-            let room = if is_spare {
-                reserve.min(deadline.since(waiting.sent) / 4 * 3)
+            let room = if !frame.is_begun && self.is_spare(priority) {
+                self.reserve.min(deadline.since(waiting.sent) / 4 * 3)
             } else {
                 Duration::ZERO
             };
@@ -318,173 +380,4 @@ impl Frames {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn ms(ms: u64) -> Time {
-        Time::from_nanos(ms * 1_000_000)
-    }
-
-    fn path(kbit_s: u64) -> Path {
-        let round_trip = Duration::from_millis(100);
-        Path { bears: Rate::from_bits_per_sec(kbit_s * 1_000), round_trip, least: round_trip }
-    }
-
-    /// A flow's queue without a connection.
-    #[derive(Default)]
-    struct Flow {
-        frames: Frames,
-        queue: Vec<Waiting>,
-        sent: BTreeSet<u64>,
-        gone: BTreeSet<u64>,
-        next: u64,
-    }
-
-    impl Flow {
-        /// One that has asked more of its path than any bears.
-        fn narrow() -> Self {
-            let mut flow = Self::default();
-            flow.frames.asked[1].bytes = 1 << 40;
-            flow
-        }
-
-        fn push(
-            &mut self,
-            now: Time,
-            size: usize,
-            priority: u8,
-            on: &[u64],
-            continues: Option<u64>,
-        ) -> u64 {
-            let (id, deadline) = (self.next, Some(now + Duration::from_millis(300)));
-            self.next += 1;
-            let unit = Outgoing {
-                data: vec![0; size].into(),
-                deadline,
-                priority,
-                depends_on: on.to_vec(),
-                continues,
-            };
-            match self.frames.on_push(now, id, &unit) {
-                Fate::Gone => assert!(self.gone.insert(id)),
-                Fate::Queued { .. } => {
-                    let frame = self.frames.frame_of(id).expect("just queued");
-                    self.queue.push(Waiting { id, frame, size: size as u64, sent: now, deadline });
-                }
-            }
-            id
-        }
-
-        fn plan(&mut self, now: Time, path: &Path) -> Vec<u64> {
-            if !self.frames.note_path(now, path) {
-                return Vec::new();
-            }
-            let dropped = self.frames.plan(now, path, 0, &self.queue);
-            self.queue.retain(|waiting| !dropped.contains(&waiting.id));
-            for id in &dropped {
-                assert!(self.gone.insert(*id), "{id} is dropped twice");
-            }
-            dropped
-        }
-
-        fn send(&mut self) {
-            if !self.queue.is_empty() {
-                let id = self.queue.remove(0).id;
-                self.frames.on_sent(id);
-                self.sent.insert(id);
-            }
-        }
-    }
-
-    #[test]
-    fn what_fits_is_kept() {
-        let mut flow = Flow::narrow();
-        let key = flow.push(ms(0), 20_000, 5, &[], None);
-        (0..5).for_each(|_| {
-            flow.push(ms(0), 2_000, 3, &[key], None);
-        });
-        assert!(flow.plan(ms(0), &path(4_000)).is_empty());
-    }
-
-    #[test]
-    fn of_what_does_not_fit_the_largest_frames_on_which_none_depends_go() {
-        let mut flow = Flow::narrow();
-        let key = flow.push(ms(0), 60_000, 5, &[], None);
-        let reference = flow.push(ms(0), 20_000, 4, &[key], None);
-        let small = flow.push(ms(0), 2_000, 3, &[key, reference], None);
-        let large = flow.push(ms(0), 40_000, 3, &[key, reference], None);
-        let sound = flow.push(ms(0), 500, 6, &[], None);
-        assert_eq!(flow.plan(ms(0), &path(3_000)), [large]);
-        let left: Vec<u64> = flow.queue.iter().map(|waiting| waiting.id).collect();
-        assert_eq!(left, [key, reference, small, sound]);
-    }
-
-    #[test]
-    fn a_flow_that_asks_no_more_than_its_path_bears_keeps_what_comes_late() {
-        let mut flow = Flow::default();
-        flow.push(ms(0), 60_000, 5, &[], None);
-        flow.push(ms(0), 600_000, 3, &[], None);
-        assert!(flow.plan(ms(0), &path(3_000)).is_empty());
-    }
-
-    #[test]
-    fn what_depends_on_a_dropped_frame_is_dropped_and_so_is_its_rest() {
-        let mut flow = Flow::narrow();
-        let key = flow.push(ms(0), 10_000, 5, &[], None);
-        let first = flow.push(ms(0), 400_000, 4, &[key], None);
-        let second = flow.push(ms(0), 1_000, 4, &[key, first], None);
-        assert_eq!(flow.plan(ms(0), &path(3_000)), [first, second]);
-        let rest = flow.push(ms(1), 1_000, 4, &[key, first], Some(first));
-        let third = flow.push(ms(1), 1_000, 4, &[key, second], None);
-        assert!(flow.gone.contains(&rest) && flow.gone.contains(&third));
-        let next_key = flow.push(ms(2), 1_000, 5, &[], None);
-        flow.push(ms(2), 1_000, 4, &[next_key], None);
-        assert!(flow.plan(ms(2), &path(3_000)).is_empty());
-    }
-
-    proptest! {
-        /// A step: what happens, a size, a priority, and how far back its references lie.
-        #[test]
-        fn no_plan_cuts_a_frame_nor_drops_what_is_to_be_kept(
-            steps in prop::collection::vec((0u8..4, 1usize..40_000, 0u8..8, 1u64..6), 1..200),
-            kbit_s in 100u64..8_000,
-        ) {
-            let mut flow = Flow::narrow();
-            let mut priorities: Vec<u8> = Vec::new();
-            for (at, (what, size, priority, back)) in (0u64..).zip(steps) {
-                let now = ms(at * 7);
-                match what {
-                    0 => flow.send(),
-                    1 => {
-                        let begun: BTreeSet<u64> =
-                            flow.sent.iter().filter_map(|id| flow.frames.frame_of(*id)).collect();
-                        for id in flow.plan(now, &path(kbit_s)) {
-                            let frame = flow.frames.frame_of(id).expect("of the last units");
-                            prop_assert!(!begun.contains(&frame), "{id} is the rest of {frame}");
-                            prop_assert!(priorities[id as usize] < KEEP);
-                        }
-                    }
-                    what => {
-                        let before = flow.next.checked_sub(back);
-                        let continues = before.filter(|_| what == 3);
-                        let priority = match continues {
-                            Some(before) => priorities[before as usize],
-                            None => priority,
-                        };
-                        let on: Vec<u64> = before.into_iter().collect();
-                        let id = flow.push(now, size, priority, &on, continues);
-                        priorities.push(priority);
-                        let needs_missed = on.iter().any(|on| flow.frames.gone.get(on) == Some(&false));
-                        let is_kept = priority >= KEEP || continues.is_some();
-                        prop_assert!(!needs_missed || flow.gone.contains(&id) || is_kept);
-                    }
-                }
-                // Every unit is queued, sent or dropped, and one of them.
-                let all = flow.queue.len() + flow.sent.len() + flow.gone.len();
-                prop_assert_eq!(all as u64, flow.next);
-            }
-        }
-    }
-}
+mod tests;

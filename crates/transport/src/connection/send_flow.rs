@@ -97,6 +97,8 @@ struct Slot {
     size: u64,
     /// Its effective priority: no unit is sent before one that it depends on.
     priority: u8,
+    /// That of the stream that it goes on.
+    among: u8,
     deadline: Option<Time>,
     sent: Time,
 }
@@ -238,43 +240,46 @@ impl SendFlow {
         let fate = self.fate(now, id, &unit);
         self.held += size;
         self.statistics.on_push(size);
-        let Some(is_begun) = fate else {
+        let Some((is_begun, among)) = fate else {
             self.statistics.shed += 1;
             self.unreported.push(DroppedUnit { id, bytes: 0 });
             let place = Place::Dropping;
-            self.slots.push_back(Slot { place, size, priority: 0, deadline: None, sent: now });
+            let slot = Slot { place, size, priority: 0, among: 0, deadline: None, sent: now };
+            self.slots.push_back(slot);
             return Ok(id);
         };
-        let priority = self.send_priority(&unit, is_begun);
+        let priority = self.send_priority(&unit, among, is_begun);
         let deadline = unit.deadline;
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }
         self.queue.insert((Reverse(priority), id));
         let place = Place::Queued(Box::new(unit));
-        self.slots.push_back(Slot { place, size, priority, deadline, sent: now });
+        self.slots.push_back(Slot { place, size, priority, among, deadline, sent: now });
         Ok(id)
     }
 
-    /// Whether a new unit's frame is begun; `None` if the unit is dropped with its frame, or with one
-    /// that it depends on.
-    fn fate(&mut self, now: Time, id: u64, unit: &Outgoing) -> Option<bool> {
+    /// Whether a new unit's frame is begun, and the priority among which it goes; `None` if the unit is dropped
+    /// with its frame, or with one that it depends on.
+    fn fate(&mut self, now: Time, id: u64, unit: &Outgoing) -> Option<(bool, u8)> {
         if self.config.reliability != Reliability::Deadline || unit.deadline.is_none() {
-            return Some(false);
+            return Some((false, unit.priority));
         }
         match self.frames.on_push(now, id, unit) {
-            frames::Fate::Queued { is_begun } => Some(is_begun),
+            frames::Fate::Queued { is_begun, among } => {
+                Some((is_begun, among.unwrap_or(unit.priority)))
+            }
             frames::Fate::Gone => None,
         }
     }
 
     /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued
     /// units that it depends on. The rest of a frame that is begun goes before frames that are not.
-    fn send_priority(&mut self, unit: &Outgoing, is_begun: bool) -> u8 {
+    fn send_priority(&mut self, unit: &Outgoing, among: u8, is_begun: bool) -> u8 {
         if self.config.order == DeliveryOrder::InOrder {
             return 0;
         }
-        let mut priority = unit.priority.saturating_add(is_begun.into());
+        let mut priority = among.saturating_add(is_begun.into());
         for id in &unit.depends_on {
             if let Some(slot) = self.slot(*id)
                 && matches!(slot.place, Place::Queued(_))
@@ -296,8 +301,7 @@ impl SendFlow {
     pub(super) fn head(&self) -> Option<(u64, u8)> {
         let (_, id) = self.next_unit()?;
         let slot = self.slots.get((id - self.first) as usize)?;
-        let Place::Queued(unit) = &slot.place else { return None };
-        Some((id, unit.priority))
+        Some((id, slot.among))
     }
 
     /// True if the peer's credit allows the next unit.
