@@ -111,13 +111,28 @@ def test_a_b_picture_that_is_lost_takes_only_its_own_with_it() -> None:
     )
 
     def needs(of: pl.DataFrame) -> list[int]:
-        found = bound.pictures_of(of, {"film": False}, 0.1, line(1e6), 100.0)
+        found = bound.pictures_of(of, {"film": None}, 0.1, line(1e6), 100.0)
         return [one.needs for one in found]
 
     # K P B b b P B b b P K: docs/media.md
     assert needs(frames) == [-1, 0, 1, 2, 2, 1, 5, 6, 6, 5, -1]
     # Where it begins with the first B picture: what was before is not known, P does not need it.
     assert needs(frames[2:]) == [-1, 0, 0, -1, -1, 4, 4, -1, -1]
+
+
+def test_the_first_paced_picture_is_sent_from_the_start_of_its_flow_on() -> None:
+    frames = pl.DataFrame(
+        {
+            "flow": 0,
+            "group": "film",
+            "frame": [0, 1],
+            "type": ["key", "reference"],
+            "size_bytes": 5000,
+            "sent_s": [5.3, 5.4],
+        }
+    )
+    found = bound.pictures_of(frames, {"film": 5.0}, 0.1, line(1e6), 100.0)
+    assert [one.begin for one in found] == [5.0, 5.3]
 
 
 def test_a_picture_that_does_not_fit_alone_is_told_to_the_byte() -> None:

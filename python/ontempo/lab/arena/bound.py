@@ -114,7 +114,7 @@ class Picture:
 
 def pictures_of(
     frames: pl.DataFrame,
-    paced: Mapping[str, bool],
+    paced: Mapping[str, float | None],
     player_s: float,
     line: Line,
     until_s: float,
@@ -126,16 +126,18 @@ def pictures_of(
     there is one, disposable pictures (docs/media.md). P needs the key or P picture before, a B
     picture the P before it, a disposable one the reference before it. In a film without B pictures
     each other P is taken for one, which takes something from what is needed and adds nothing. The
-    first bytes of a paced picture come after the picture before it.
+    first bytes of a paced picture come after the picture before it, those of the first after the
+    start of the flow, which `paced` has for films that are paced.
     """
     found: list[Picture] = []
     video = frames.filter(pl.col("type").cast(pl.String) != "sound").sort("flow", "frame")
     for (flow,), of_flow in video.group_by("flow", maintain_order=True):
-        anchor, reference, before, kind_before = -1, -1, None, ""
+        before = paced[of_flow["group"][0]]
+        anchor, reference, is_paced, kind_before = -1, -1, before is not None, ""
         for row in of_flow.iter_rows(named=True):
             sent, kind = row["sent_s"], row["type"]
-            begin = before if before is not None and paced[row["group"]] else sent
-            before = sent
+            begin = before if before is not None else sent
+            before = sent if is_paced else None
             if sent + player_s > until_s:
                 continue
             end = sent + player_s - line.least_delay(begin, sent + player_s)
@@ -254,7 +256,12 @@ def at_most(
     until_s = _quantity(canonical["duration"], _TIMES)
     from_s = _quantity(canonical["measure"]["from"], _TIMES)
     flows = canonical["flows"]
-    paced = {name: flow["application"].get("sending") == "paced" for name, flow in flows.items()}
+    paced = {
+        name: _quantity(flow.get("start", "0 s"), _TIMES)
+        if flow["application"].get("sending") == "paced"
+        else None
+        for name, flow in flows.items()
+    }
     back = {name for name, flow in flows.items() if flow.get("from") == "right"}
     shares: dict[tuple[int, float], float] = {}
     for name in (BOTTLENECK, REVERSE):
