@@ -119,6 +119,7 @@ def test_films_of_a_run_count_together(tmp_path: File) -> None:
     cell = next(cells_of(one, [SRT], tmp_path))
     media = pl.DataFrame(
         {
+            "flow": [0, 1, 0, 2],
             "group": ["film0", "film1", "film0", "other"],
             "player_latency_s": [player_s, player_s, 9.0, player_s],
             "pictures": [50, 50, 50, 50],

@@ -11,7 +11,7 @@ import pytest
 
 import ontempo
 from ontempo.lab.arena import bound, contenders, films, groups, output, rows
-from ontempo.lab.arena.cells import cells_of, entry, write_scenarios
+from ontempo.lab.arena.cells import cells_of, entry, playout_ms, write_scenarios
 from ontempo.lab.arena.engine import FilmEngine
 from ontempo.lab.arena.paths import Path
 from ontempo.lab.engine import NativeEngine
@@ -19,6 +19,17 @@ from ontempo.lab.engine import NativeEngine
 SECONDS = 7.0
 
 UDP = contenders.named(("udp",))[0]
+
+NO_CHANGES = pl.DataFrame(
+    schema={
+        "time_s": pl.Float64,
+        "link": pl.String,
+        "rate_bps": pl.Float64,
+        "delay_s": pl.Float64,
+        "loss": pl.Float64,
+    }
+)
+"""The table `capacity` of a link that stays as it is."""
 
 
 def path_named(name: str) -> Path:
@@ -61,7 +72,7 @@ def test_what_is_carried_follows_the_steps_of_the_rate_and_goes_on_after_the_las
     assert steps.carried(np.array([0.0, 0.5, 1.5, 2.0, 4.0])).tolist() == [50, 50, 0, 100]
 
 
-def test_losses_delays_and_outages_of_a_scenario_are_those_of_its_line() -> None:
+def test_delays_and_outages_of_a_scenario_are_those_of_its_line_and_losses_cost_nothing() -> None:
     link = {
         "rate": "8 Mbit/s",
         "delay": {"kind": "uniform", "low": "50 ms", "high": "100 ms"},
@@ -69,20 +80,115 @@ def test_losses_delays_and_outages_of_a_scenario_are_those_of_its_line() -> None
     }
     capacity = pl.DataFrame(
         {
-            "time_s": [1.0, 2.0],
-            "link": ["bottleneck", "bottleneck"],
-            "rate_bps": [0.0, 8e6],
-            "delay_s": [None, 0.02],
-            "loss": [None, 0.5],
+            "time_s": [1.0, 2.0, 3.0, 1.0],
+            "link": ["bottleneck", "bottleneck", "bottleneck", "reverse"],
+            "rate_bps": [0.0, 8e6, 8e6, 4e6],
+            "delay_s": [None, 0.02, 0.02, None],
+            "loss": [None, 0.5, 1.0, None],
         },
         schema_overrides={"delay_s": pl.Float64, "loss": pl.Float64},
     )
     found = bound.line_of({"topology": {"bottleneck": link}}, capacity)
-    own = 1e6 * (1 - 0.01 / 0.26)
-    assert found.rates.tolist() == pytest.approx([own, 0.0, 0.5e6])
-    assert found.delays.tolist() == [0.05, 0.05, 0.02]
+    assert found.rates.tolist() == [1e6, 0.0, 1e6, 0.0]
+    assert found.delays.tolist() == [0.05, 0.05, 0.02, 0.02]
     assert found.least_delay(0.5, 1.5) == 0.05
     assert found.least_delay(0.5, 2.5) == 0.02
+    back = bound.line_of({"topology": {"bottleneck": link}}, capacity, bound.REVERSE)
+    assert back.rates.tolist() == [1e6, 0.5e6]
+
+
+def test_a_b_picture_that_is_lost_takes_only_its_own_with_it() -> None:
+    kinds = ["key", *("reference", "reference", "disposable", "disposable") * 2, "reference", "key"]
+    frames = pl.DataFrame(
+        {
+            "flow": 0,
+            "group": "film",
+            "frame": range(len(kinds)),
+            "type": kinds,
+            "size_bytes": 5000,
+            "sent_s": [place * 0.04 for place in range(len(kinds))],
+        }
+    )
+
+    def needs(of: pl.DataFrame) -> list[int]:
+        found = bound.pictures_of(of, {"film": None}, 0.1, line(1e6), 100.0)
+        return [one.needs for one in found]
+
+    # K P B b b P B b b P K: docs/media.md
+    assert needs(frames) == [-1, 0, 1, 2, 2, 1, 5, 6, 6, 5, -1]
+    # Where it begins with the first B picture: what was before is not known, P does not need it.
+    assert needs(frames[2:]) == [-1, 0, 0, -1, -1, 4, 4, -1, -1]
+
+
+def test_the_first_paced_picture_is_sent_from_the_start_of_its_flow_on() -> None:
+    frames = pl.DataFrame(
+        {
+            "flow": 0,
+            "group": "film",
+            "frame": [0, 1],
+            "type": ["key", "reference"],
+            "size_bytes": 5000,
+            "sent_s": [5.3, 5.4],
+        }
+    )
+    found = bound.pictures_of(frames, {"film": 5.0}, 0.1, line(1e6), 100.0)
+    assert [one.begin for one in found] == [5.0, 5.3]
+
+
+def test_a_picture_that_does_not_fit_alone_is_told_to_the_byte() -> None:
+    # 0.1 s of 100,000 bytes/s; a window that is rounded to slots would be longer.
+    for size, kept in ((10_001, 0.0), (9_999, 1.0)):
+        alone = [bound.Picture(0, size, 0.0013, 0.1013, -1)]
+        assert bound.most_decodable(alone, line(0.8e6)).tolist() == [kept]
+
+
+def test_what_comes_before_the_measured_span_is_needed_and_not_counted() -> None:
+    shared = {"flow": 0, "group": "film"}
+    frames = pl.DataFrame(
+        [
+            shared | {"frame": 0, "type": "key", "size_bytes": 20_000, "sent_s": 0.0},
+            shared | {"frame": 1, "type": "reference", "size_bytes": 100, "sent_s": 1.0},
+            shared | {"frame": 2, "type": "key", "size_bytes": 100, "sent_s": 2.0},
+        ]
+    )
+    media = pl.DataFrame({"flow": [0], "player_latency_s": [0.1], "pictures": [2]})
+    canonical = {
+        "duration": "10 s",
+        "measure": {"from": "500 ms"},
+        "topology": {"bottleneck": {"rate": "800 kbit/s", "delay": "0 ns"}},
+        "flows": {"film": {"application": {"sending": "bursts"}}},
+    }
+    tables = {"media": media, "frames": frames, "capacity": NO_CHANGES}
+    assert bound.at_most(canonical, tables)["at_most_pictures"].to_list() == [1.0]
+
+
+def test_a_film_each_way_has_the_link_of_its_own_direction() -> None:
+    frames = pl.DataFrame(
+        {
+            "flow": [0, 1],
+            "group": ["there", "back"],
+            "frame": 0,
+            "type": "key",
+            "size_bytes": 9_000,
+            "sent_s": 0.0,
+        }
+    )
+    media = pl.DataFrame({"flow": [0, 1], "player_latency_s": 0.1, "pictures": 1})
+    sending = {"application": {"sending": "bursts"}}
+    canonical = {
+        "duration": "10 s",
+        "measure": {"from": "0 ns"},
+        "topology": {"bottleneck": {"rate": "800 kbit/s", "delay": "0 ns"}},
+        "flows": {"there": sending, "back": sending | {"from": "right"}},
+    }
+    tables = {"media": media, "frames": frames, "capacity": NO_CHANGES}
+    assert bound.at_most(canonical, tables)["at_most_pictures"].to_list() == [1.0, 1.0]
+    slow = pl.DataFrame(
+        [{"time_s": 0.0, "link": "reverse", "rate_bps": 4e5, "delay_s": None, "loss": None}],
+        schema=NO_CHANGES.schema,
+    )
+    found = bound.at_most(canonical, tables | {"capacity": slow})
+    assert found["at_most_pictures"].to_list() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -168,3 +274,16 @@ def test_the_solver_leaves_standard_output_to_documents() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout == "the document\n"
+
+
+def test_a_run_with_equally_long_buffers_counts_each_picture_once(tmp_path: File) -> None:
+    one = entry(path_named("profiles/wifi"), films.FILMS[0], 2.0)
+    assert len({buffer.ms for buffer in one.of(UDP)}) == 1
+    (cell,) = cells_of(one, [UDP], tmp_path, seeds=(1,))
+    player_s = playout_ms(one.path, one.buffers[0].ms) / 1000
+    columns = ("decodable_pictures", "sound_frames", "decodable_sound", "media_bytes", "wire_bytes")
+    columns += ("back_bytes", "freezes", "frozen_s", *rows.LATENCIES)
+    run = {"flow": 0, "group": "film", "player_latency_s": player_s, "pictures": 50}
+    media = pl.DataFrame([run | dict.fromkeys(columns, 1)] * 3)
+    found = list(rows.of_cell(media, cell, one, UDP))
+    assert [row["pictures"] for row in found] == [50, 50, 50]

@@ -1,21 +1,22 @@
 """What the best sender could deliver: an upper bound of the pictures decodable on time.
 
 Such a sender knows the path beforehand: what it will carry at each moment and which packets it
-will lose. It has the whole bottleneck, sends no header but those of IP and UDP, and leaves out the
-frames that cost it the most. Its share of pictures is that of a linear programme, in which a part
-of a frame counts as that part of a picture, so that no sender has more:
+will lose. It has the whole bottleneck of the direction that it sends in, sends no header but those
+of IP and UDP, and leaves out the frames that cost it the most. Its share of pictures is that of a
+linear programme, in which a part of a frame counts as that part of a picture, so that no sender has
+more:
 
     maximise    sum of x over the pictures    0 <= x <= 1, the part that is sent; 0 for a frame
                                               that would not fit if it were alone
     subject to  x <= x of the picture that it needs
                 x bytes of a frame <= what of it is sent in its slots
-                what is sent in a slot <= what the bottleneck then carries and does not lose
+                what is sent in a slot <= what the bottleneck then carries
 
 A frame's slots are those between its first byte's arrival at the sender and its deadline, less
-the least delay of the link meanwhile; both ends are rounded so that the window is longer. What is
-lost counts in the mean: a lucky draw of few losses may lie above the bound. Other traffic is left
-out, as are round trips: beside downloads, and where a repair comes too late, the true limit is
-lower.
+the least delay of the link meanwhile; both ends are rounded so that the window is longer, except
+where a frame is alone. Losses cost nothing: who knows which packets are lost makes them small.
+Other traffic is left out, as are round trips: with losses, beside downloads, and where a repair
+comes too late, the true limit is lower.
 """
 
 import os
@@ -29,11 +30,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-VERSION = "bound 1"
+VERSION = "bound 2"
 """Changes with what is computed, so that stored cells are run again."""
 
-BOTTLENECK = "bottleneck"
-"""The link of an arena's dumbbell that is shared."""
+BOTTLENECK, REVERSE = "bottleneck", "reverse"
+"""The links of an arena's dumbbell that are shared: from left to right, and back."""
 
 HEADERS = 1500 / 1472
 """Bytes on the wire for each byte of media: IPv4 and UDP in packets of 1,500 bytes."""
@@ -41,7 +42,7 @@ HEADERS = 1500 / 1472
 SLOTS = 40
 """Slots in the window of a frame."""
 
-LEAST_SLOT_S = 0.005
+LEAST_SLOT_S = 0.001
 
 ROUNDED_BYTES = 1e-6
 """Less than this of a frame is an error of rounding."""
@@ -54,14 +55,14 @@ _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True)
 class Line:
-    """The bottleneck, in steps: from when on, bytes a second that arrive, and delay in s."""
+    """A direction of the bottleneck, in steps: from when on, bytes a second, and delay in s."""
 
     times: Floats
     rates: Floats
     delays: Floats
 
     def carried(self, edges: Floats) -> Floats:
-        """Bytes that arrive of what is sent in each slot between these times."""
+        """Bytes that can be sent in each slot between these times."""
         sums = np.concatenate(([0.0], np.cumsum(self.rates[:-1] * np.diff(self.times))))
         at = np.interp(edges, self.times, sums)
         beyond = edges > self.times[-1]
@@ -75,16 +76,23 @@ class Line:
         return float(self.delays[first : max(last, first + 1)].min())
 
 
-def line_of(canonical: Mapping[str, Any], capacity: pl.DataFrame) -> Line:
-    """The bottleneck of a scenario: its own values, and where it changes those of its run."""
+def line_of(canonical: Mapping[str, Any], capacity: pl.DataFrame, name: str = BOTTLENECK) -> Line:
+    """A direction of a scenario's bottleneck: its own values, where it changes those of its run.
+
+    Where everything is lost, nothing is carried; other losses do not count.
+    """
     link = canonical["topology"][BOTTLENECK]
-    rate, delay, loss = _quantity(link["rate"], _RATES), _delay(link["delay"]), _loss(link)
-    steps = capacity.filter(pl.col("link").cast(pl.String) == BOTTLENECK).sort("time_s")
+    if name == REVERSE:
+        link = link.get("back", link)
+    rate, delay = _quantity(link["rate"], _RATES), _delay(link["delay"])
+    steps = capacity.filter(pl.col("link").cast(pl.String) == name).sort(
+        "time_s", maintain_order=True
+    )
     times = [0.0, *steps["time_s"].to_list()]
     rates = [rate, *(_known(steps["rate_bps"], rate))]
     delays = [delay, *(_known(steps["delay_s"], delay))]
-    losses = [loss, *(_known(steps["loss"], loss))]
-    bytes_a_s = np.array(rates) / 8 * (1 - np.array(losses))
+    losses = [0.0, *(_known(steps["loss"], 0.0))]
+    bytes_a_s = np.array(rates) / 8 * (np.array(losses) < 1)
     return Line(np.array(times), bytes_a_s, np.array(delays))
 
 
@@ -92,7 +100,8 @@ def line_of(canonical: Mapping[str, Any], capacity: pl.DataFrame) -> Line:
 class Picture:
     """A picture: the flow that sends it, its bytes, the times of its window, what it needs.
 
-    `needs` is the place of another picture in the list, or -1.
+    `needs` is the place of another picture in the list, or -1. `counted` ones are of the measured
+    span; others only matter to those that need them.
     """
 
     flow: int
@@ -100,31 +109,51 @@ class Picture:
     begin: float
     end: float
     needs: int
+    counted: bool = True
 
 
 def pictures_of(
-    frames: pl.DataFrame, paced: Mapping[str, bool], player_s: float, line: Line, until_s: float
+    frames: pl.DataFrame,
+    paced: Mapping[str, float | None],
+    player_s: float,
+    line: Line,
+    until_s: float,
+    from_s: float = 0.0,
 ) -> list[Picture]:
-    """The pictures of all films that a player of this latency shows before the run's end.
+    """The pictures of films that a player of this latency shows before the run's end.
 
-    In the order of decoding, a reference needs the reference before it, a disposable picture, too.
-    The first bytes of a paced picture come after the picture before it.
+    They are in the order of decoding: a key or P picture, the B picture that is a reference, if
+    there is one, disposable pictures (docs/media.md). P needs the key or P picture before, a B
+    picture the P before it, a disposable one the reference before it. In a film without B pictures
+    each other P is taken for one, which takes something from what is needed and adds nothing. The
+    first bytes of a paced picture come after the picture before it, those of the first after the
+    start of the flow, which `paced` has for films that are paced.
     """
     found: list[Picture] = []
     video = frames.filter(pl.col("type").cast(pl.String) != "sound").sort("flow", "frame")
     for (flow,), of_flow in video.group_by("flow", maintain_order=True):
-        reference, before = -1, None
+        before = paced[of_flow["group"][0]]
+        anchor, reference, is_paced, kind_before = -1, -1, before is not None, ""
         for row in of_flow.iter_rows(named=True):
             sent, kind = row["sent_s"], row["type"]
-            begin = before if before is not None and paced[row["group"]] else sent
-            before = sent
+            begin = before if before is not None else sent
+            before = sent if is_paced else None
             if sent + player_s > until_s:
                 continue
             end = sent + player_s - line.least_delay(begin, sent + player_s)
-            needs = -1 if kind == "key" else reference
-            if kind != "disposable":
-                reference = len(found)
-            found.append(Picture(flow, row["size_bytes"] * HEADERS, begin, end, needs))
+            if kind == "key":
+                needs, anchor, reference = -1, len(found), len(found)
+            elif kind == "disposable":
+                needs = reference
+            else:
+                needs, reference = anchor, len(found)
+                if kind_before == "P":
+                    kind = "B"
+                elif anchor >= 0:  # before the first key picture nothing tells the kinds apart
+                    anchor, kind = len(found), "P"
+            kind_before = kind
+            size = row["size_bytes"] * HEADERS
+            found.append(Picture(flow, size, begin, end, needs, sent >= from_s))
     return found
 
 
@@ -142,9 +171,10 @@ def most_decodable(pictures: Sequence[Picture], line: Line) -> Floats:
         range(int((one.begin - begin) / slot), int((one.end - begin) / slot) + 1)
         for one in pictures
     ]
-    if _all_fit(pictures, windows, room):
+    alone = [_fits_alone(one, line) for one in pictures]
+    if all(alone) and _all_fit(pictures, windows, room):
         return kept
-    return _solved(pictures, windows, room)
+    return _solved(pictures, windows, room, alone)
 
 
 def _all_fit(pictures: Sequence[Picture], windows: Sequence[range], room: Floats) -> bool:
@@ -164,8 +194,11 @@ def _all_fit(pictures: Sequence[Picture], windows: Sequence[range], room: Floats
     return True
 
 
-def _fits_alone(one: Picture, window: range, room: Floats) -> bool:
-    return one.size <= float(room[window.start : window.stop].sum())
+def _fits_alone(one: Picture, line: Line) -> bool:
+    """Whether it is through in time if it is all that is sent, to the byte: nothing is rounded."""
+    if one.end <= one.begin:
+        return False
+    return one.size <= float(line.carried(np.array([one.begin, one.end]))[0]) + ROUNDED_BYTES
 
 
 def _solver() -> Any:
@@ -183,11 +216,13 @@ def _solver() -> Any:
     return solver
 
 
-def _solved(pictures: Sequence[Picture], windows: Sequence[range], room: Floats) -> Floats:
+def _solved(
+    pictures: Sequence[Picture], windows: Sequence[range], room: Floats, alone: Sequence[bool]
+) -> Floats:
     solver = _solver()
     parts = [
-        solver.addVariable(lb=0.0, ub=float(_fits_alone(one, window, room)), obj=-1.0)
-        for one, window in zip(pictures, windows, strict=True)
+        solver.addVariable(lb=0.0, ub=float(fits), obj=-float(one.counted))
+        for one, fits in zip(pictures, alone, strict=True)
     ]
     in_slot: list[list[Any]] = [[] for _ in room]
     for part, one, window in zip(parts, pictures, windows, strict=True):
@@ -214,24 +249,36 @@ def at_most(
 ) -> pl.DataFrame:
     """The table `media` of a run with the column `at_most_pictures`.
 
-    It holds how many of a row's pictures the best sender has decoded on time.
+    It holds how many of a row's pictures the best sender has decoded on time. `frames` may begin
+    before the measured span: what is needed from there may then be missing.
     """
     media, frames = tables["media"], tables["frames"]
-    line = line_of(canonical, tables["capacity"])
     until_s = _quantity(canonical["duration"], _TIMES)
+    from_s = _quantity(canonical["measure"]["from"], _TIMES)
+    flows = canonical["flows"]
     paced = {
-        name: flow["application"].get("sending") == "paced"
-        for name, flow in canonical["flows"].items()
+        name: _quantity(flow.get("start", "0 s"), _TIMES)
+        if flow["application"].get("sending") == "paced"
+        else None
+        for name, flow in flows.items()
     }
+    back = {name for name, flow in flows.items() if flow.get("from") == "right"}
     shares: dict[tuple[int, float], float] = {}
-    for player_s in media["player_latency_s"].unique().to_list():
-        pictures = pictures_of(frames, paced, player_s, line, until_s)
-        kept = most_decodable(pictures, line)
-        for flow in media["flow"].unique().to_list():
-            own = [part for part, one in zip(kept, pictures, strict=True) if one.flow == flow]
-            shares[flow, player_s] = float(np.mean(own)) if own else 1.0
+    for name in (BOTTLENECK, REVERSE):
+        its = pl.col("group").cast(pl.String).is_in(back)
+        its = its if name == REVERSE else ~its
+        line = line_of(canonical, tables["capacity"], name)
+        for player_s in media["player_latency_s"].unique().to_list():
+            pictures = pictures_of(frames.filter(its), paced, player_s, line, until_s, from_s)
+            kept = most_decodable(pictures, line)
+            parts: dict[int, list[float]] = {}
+            for part, one in zip(kept, pictures, strict=True):
+                if one.counted:
+                    parts.setdefault(one.flow, []).append(part)
+            for flow, own in parts.items():
+                shares[flow, player_s] = float(np.mean(own))
     keys = media.select("flow", "player_latency_s", "pictures").iter_rows()
-    most = [shares[flow, player_s] * pictures for flow, player_s, pictures in keys]
+    most = [shares.get((flow, player_s), 1.0) * pictures for flow, player_s, pictures in keys]
     return media.with_columns(pl.Series("at_most_pictures", most, dtype=pl.Float64))
 
 
@@ -249,13 +296,3 @@ def _delay(delay: Any) -> float:
     if isinstance(delay, str):
         return _quantity(delay, _TIMES)
     return _quantity(delay["low"], _TIMES) if "low" in delay else 0.0
-
-
-def _loss(link: Mapping[str, Any]) -> float:
-    """The mean share of packets that a link loses; 0 for a model that is not known here."""
-    loss = link.get("loss", {})
-    if "rate" in loss:
-        return float(loss["rate"])
-    if "p" in loss and "q" in loss:
-        return float(loss["p"] / (loss["p"] + loss["q"]))
-    return 0.0

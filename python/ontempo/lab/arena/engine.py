@@ -51,7 +51,12 @@ class FilmEngine:
         tables = self.engine.run(scenario, seed, stop)
         kept = {name: tables[name] for name in KEPT}
         canonical = json.loads(scenario.canonical())
-        return kept | {"media": at_most(canonical, tables)} if _has_bound(canonical) else kept
+        if not _has_bound(canonical):
+            return kept
+        # A picture of the measured span may need one that was sent before it.
+        early = canonical | {"measure": canonical["measure"] | {"from": "0 s"}}
+        frames = self.engine.run(self.revive(json.dumps(early)), seed, stop)["frames"]
+        return kept | {"media": at_most(canonical, {**tables, "frames": frames})}
 
 
 def _has_bound(canonical: Mapping[str, Any]) -> bool:

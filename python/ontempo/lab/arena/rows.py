@@ -62,6 +62,8 @@ def of_cell(
         player_ms = playout_ms(one.path, buffer.ms)
         near = (pl.col("player_latency_s") - player_ms / 1000).abs() < NEAR_S
         of_player = media.filter(near & pl.col("group").is_in(groups))
+        # Where buffers are equally long, the run has a player of each.
+        of_player = of_player.unique(["flow", "player_latency_s"], maintain_order=True)
         if of_player["pictures"].sum() == 0:
             continue
         yield {
