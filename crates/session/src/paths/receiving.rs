@@ -253,6 +253,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
                 _ => {
                     let next = (connection, flow);
+                    contender.take_if(|contender| contender.is_gone());
                     let other = match contender {
                         Some(contender) => contender.keep(next),
                         None if !self.options.once => {
@@ -267,6 +268,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
             }
         }
+        contender.take_if(|contender| contender.is_gone());
         let Some(waiting) = contender else { return Ok(None) };
         let connections = members.iter().map(|member| &member.connection);
         // Without any that is open the flows end, and the contender is the next.
