@@ -18,7 +18,10 @@ use crate::reporting::send;
 use crate::stream_name::split_name;
 
 /// Clients that are taken from the listener at a time: more than wait there.
-const MAX_AT_ONCE: usize = 256;
+pub(crate) const MAX_AT_ONCE: usize = 256;
+
+/// Connections that are closed and whose flows were not looked at: the oldest are forgotten.
+const MAX_GONE: usize = 16;
 
 /// Where connections come from.
 pub(crate) enum Entrance {
@@ -132,6 +135,11 @@ impl<H: ReceiverHandler> Receiver<H> {
         for (remote, closed) in refused {
             self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
         }
+        while self.waiting.len() > MAX_GONE {
+            let is_gone = |(one, _): &(Connection, _)| one.is_closed().is_some();
+            let Some(oldest) = self.waiting.iter().position(is_gone) else { break };
+            self.waiting.remove(oldest);
+        }
         let mut place = 0;
         while let Some((connection, since)) = self.waiting.get(place) {
             match connection.accept_flow_within(Wall::ZERO) {
@@ -162,14 +170,18 @@ impl<H: ReceiverHandler> Receiver<H> {
             return Ok(None);
         }
         self.polled_at = Instant::now();
-        if let Some((connection, flow)) = self.next_flow(Wall::ZERO)?
-            && let Ok((label, offer)) = labels(&flow.config().label)
-        {
+        for _ in 0..MAX_AT_ONCE {
+            let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { break };
+            let Ok((label, offer)) = labels(&flow.config().label) else { continue };
             let of_stream = self.stream.as_ref().map(|stream| stream.label.session);
             let of_file = self.file.as_ref().map(|file| file.session);
             if of_stream.or(of_file) == Some(label.session) {
                 self.contender = None;
                 return Ok(Some((connection, flow)));
+            }
+            // It is gone again.
+            if connection.is_closed().is_some() {
+                continue;
             }
             let same_file = self.file.as_ref().is_some_and(|file| Some(file.offer()) == offer);
             let next = (connection, flow);
@@ -309,31 +321,55 @@ mod tests {
         }
     }
 
-    #[test]
-    fn connections_that_ask_for_nothing_are_not_taken_one_at_a_time() {
+    /// A listener, and what connects to it.
+    fn listener() -> (Listener, impl Fn() -> Connection) {
         let options = Options::default();
         let identity = Identity::self_signed(&["localhost"]).expect("made");
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let token = Token::new(b"open").expect("short");
         let listener = Listener::bind(at, &identity, token.clone(), &options).expect("a free port");
-        let trust = Trust::Fingerprint(identity.fingerprint());
-        let come = || {
-            let come = connect(listener.local(), "localhost", &trust, token.clone(), &options);
-            come.expect("connected")
+        let (remote, trust) = (listener.local(), Trust::Fingerprint(identity.fingerprint()));
+        let come = move || {
+            connect(remote, "localhost", &trust, token.clone(), &options).expect("connected")
         };
+        (listener, come)
+    }
+
+    /// Opens a flow, and waits until the listener knows it.
+    fn open(connection: &Connection) {
+        let flow = connection.open_flow(FlowConfig::default()).expect("opened");
+        flow.send(bytes::Bytes::from_static(b"unit")).expect("sent");
+        while flow.statistics().is_none_or(|all| all.settled < 1) {
+            std::thread::sleep(Wall::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn connections_that_ask_for_nothing_are_not_taken_one_at_a_time() {
+        let (listener, come) = listener();
         let all: Vec<Connection> = (0..5).map(|_| come()).collect();
         // One of them has gone again.
         all[0].close("enough");
         let sender = come();
-        let flow = sender.open_flow(FlowConfig::default()).expect("opened");
-        flow.send(bytes::Bytes::from_static(b"unit")).expect("sent");
-        // Then its flow is known there.
-        while flow.statistics().is_none_or(|all| all.settled < 1) {
-            std::thread::sleep(STEP);
-        }
+        open(&sender);
         let mut receiver = Receiver::new(listener, ReceiverOptions::default(), Nobody);
         let found = receiver.next_flow(Wall::ZERO).expect("nothing fails");
         assert!(found.is_some());
         assert!(receiver.waiting.len() <= 5);
+    }
+
+    #[test]
+    fn connections_that_have_gone_again_are_not_kept_without_end() {
+        let (listener, come) = listener();
+        for _ in 0..MAX_GONE + 4 {
+            open(&come());
+        }
+        let mut receiver = Receiver::new(listener, ReceiverOptions::default(), Nobody);
+        receiver.next_flow(Wall::ZERO).expect("nothing fails");
+        while receiver.waiting.iter().any(|(one, _)| one.is_closed().is_none()) {
+            std::thread::sleep(Wall::from_millis(1));
+        }
+        receiver.next_flow(Wall::ZERO).expect("nothing fails");
+        assert!(receiver.waiting.len() <= MAX_GONE);
     }
 }
