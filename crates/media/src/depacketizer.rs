@@ -224,6 +224,12 @@ impl Depacketizer {
         unit.data.len() + unit.parts.iter().map(pieces).sum::<usize>()
     }
 
+    /// The most bytes of memory by which [`abandon`](Self::abandon) of so many datagrams raises
+    /// [`waiting`](Self::waiting).
+    pub const fn cost_of_abandoned(datagrams: usize) -> usize {
+        SLOT_BYTES.saturating_mul(datagrams)
+    }
+
     /// Takes a unit. Call [`poll`](Self::poll) afterwards until it returns `None`.
     pub fn push(&mut self, now: Time, unit: &Unit) {
         for part in &unit.parts {

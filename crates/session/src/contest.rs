@@ -68,7 +68,8 @@ impl Contest {
     /// Looks at the holder.
     pub fn judge(&mut self, now: Time, holder: Holder) -> Verdict {
         let waited = now.since(self.since);
-        let round_trip = holder.round_trip.unwrap_or_default();
+        // As long as the holder makes it: it answers late at will.
+        let round_trip = holder.round_trip.unwrap_or_default().min(MAX_SILENT);
         if holder.silence + round_trip.max(LEFT_OVER) < waited {
             return Verdict::Stays;
         }
@@ -121,6 +122,9 @@ mod tests {
         // Three round trips if they are longer, but no more than 4 s.
         assert_eq!(decided(begun, &[MS(9_000)], MS(300)), (Verdict::Follows, MS(900)));
         assert_eq!(decided(begun, &[MS(10_000)], MS(60_000)), (Verdict::Follows, MS(4_000)));
+        // One that answers late at will and goes on keeps the other waiting no longer either.
+        let all: Vec<Duration> = (0..20_000).map(|n| MS(n * 10)).collect();
+        assert_eq!(decided(begun, &all, MS(60_000)), (Verdict::Stays, MS(4_025)));
     }
 
     #[test]

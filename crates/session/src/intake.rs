@@ -25,6 +25,8 @@ pub(crate) struct Intake {
     state: Mutex<State>,
     /// The flow may have more than was taken.
     has_more: AtomicBool,
+    /// Nothing is to be taken any more: who says so need not wait for all that has come.
+    is_over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -56,9 +58,9 @@ impl Intake {
         self.has_more.load(Ordering::Acquire)
     }
 
-    /// Gives `to` what has come, with the time at which it came, until `to` breaks.
+    /// Gives `to` what has come, with the time at which it came, until `to` breaks: it has room for one at least.
     pub(crate) fn take(&self, mut to: impl FnMut(Time, Content) -> ControlFlow<()>) {
-        if !self.has_more.swap(false, Ordering::AcqRel) {
+        if self.is_over.load(Ordering::Acquire) || !self.has_more.swap(false, Ordering::AcqRel) {
             return;
         }
         let mut state = self.lock();
@@ -79,7 +81,7 @@ impl Intake {
                     continue;
                 }
             };
-            if to(came, content).is_break() {
+            if to(came, content).is_break() || self.is_over.load(Ordering::Acquire) {
                 self.has_more.store(true, Ordering::Release);
                 return;
             }
@@ -104,10 +106,20 @@ impl Intake {
         flow.wake_no_reader(true);
     }
 
+    /// Units of this flow are taken, and nobody is woken for them.
+    #[cfg(test)]
+    pub(crate) fn follow(&self, flow: ReceiveFlow) {
+        self.lock().flow =
+            Some(Attached { flow: Arc::new(flow), moment: (Time::ZERO, Time::ZERO) });
+        self.has_more.store(true, Ordering::Release);
+    }
+
     /// Nothing is taken of the flow any more.
     pub(crate) fn detach(&self) {
+        self.is_over.store(true, Ordering::Release);
         // The hook is called without the lock.
         let attached = self.lock().flow.take();
+        self.is_over.store(false, Ordering::Release);
         if let Some(Attached { flow, .. }) = attached {
             flow.on_change(|| {});
             flow.wake_no_reader(false);

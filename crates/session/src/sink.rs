@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_millis(3);
 const STEP: Wall = Wall::from_millis(10);
 
 /// How long, once stopped, the datagrams that have come are still sent at their times.
-const STOPPED_REST: Wall = Wall::from_secs(5);
+const STOPPED_REST: Wall = Wall::from_secs(1);
 
 /// Counters of restored datagrams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -313,28 +313,36 @@ impl Sink {
     /// Adds a received unit.
     pub(crate) fn push(&mut self, unit: Unit) -> Result<(), Error> {
         match self {
-            Self::Udp { driver, clock, patience, load, .. } => {
+            Self::Udp { driver, clock, patience, load, stop, .. } => {
                 let now = clock.now();
                 let command = SinkCommand::Unit(now, Box::new(unit));
-                send_command(driver, load, command, now + *patience)
+                send_command(driver, (load, stop), command, now + *patience)
             }
             Self::Stream { depacketizer, clock, .. } => {
                 depacketizer.push(clock.now(), &unit);
-                Ok(())
+                self.make_room()
             }
         }
+    }
+
+    /// Writes what there is no room for: of several units that come together, each may be thousands of datagrams.
+    fn make_room(&mut self) -> Result<(), Error> {
+        let Self::Stream { depacketizer, .. } = self else { return Ok(()) };
+        let most = DepacketizerOptions::default().max_bytes;
+        let is_full = depacketizer.depacketizer.waiting() > most;
+        if is_full { self.work(false).map(drop) } else { Ok(()) }
     }
 
     /// Gives up datagrams of which a part will not arrive.
     pub(crate) fn abandon(&mut self, abandoned: Vec<u64>) -> Result<(), Error> {
         self.change_counts(|counts| counts.has_gaps = true);
         match self {
-            Self::Udp { driver, load, .. } => {
-                send_command(driver, load, SinkCommand::Abandon(abandoned), Time::ZERO)
+            Self::Udp { driver, load, stop, .. } => {
+                send_command(driver, (load, stop), SinkCommand::Abandon(abandoned), Time::ZERO)
             }
             Self::Stream { depacketizer, .. } => {
                 abandoned.into_iter().for_each(|one| depacketizer.depacketizer.abandon(one));
-                Ok(())
+                self.make_room()
             }
         }
     }
@@ -411,7 +419,7 @@ impl Sink {
         let mut counts = match self {
             Self::Stream { counts, .. } => counts,
             Self::Udp { driver, counts, load, stop, .. } => {
-                send_command(&driver, &load, SinkCommand::Finish, Time::ZERO)?;
+                send_command(&driver, (&load, &stop), SinkCommand::Finish, Time::ZERO)?;
                 await_end(driver, &stop, rest)?;
                 *counts.lock().unwrap_or_else(PoisonError::into_inner)
             }
@@ -454,11 +462,12 @@ fn await_end(driver: Driver<Datagrams>, stop: &AtomicBool, rest: Wall) -> Result
 /// Queues a command as soon as there is room, to be handled by `latest`.
 fn send_command(
     driver: &Driver<Datagrams>,
-    load: &Load,
+    (load, stop): (&Load, &AtomicBool),
     mut command: SinkCommand,
     latest: Time,
 ) -> Result<(), Error> {
-    while load.is_full() && !driver.has_ended() {
+    // Who stops the program waits for no room.
+    while load.is_full() && !driver.has_ended() && !stop.load(Ordering::Relaxed) {
         sleep(RETRY);
     }
     load.queued.fetch_add(command.cost(), Ordering::Relaxed);

@@ -1,6 +1,9 @@
-use ontempo_media::{Kind, Part, Span};
+use std::sync::mpsc::channel;
+
+use ontempo_media::{Fill, Kind, MAX_PIECES, Part, Span, Stuffing};
 
 use super::*;
+use crate::message::MAX_GAPS;
 
 /// A unit that is all of a datagram, with the datagram's number in it.
 fn unit(datagram: u64) -> Unit {
@@ -22,6 +25,21 @@ pub(super) fn unit_of(datagram: u64, arrived: Time, length: u16) -> Unit {
         parts: vec![part],
         data,
     }
+}
+
+/// A unit of as many datagrams as one may have, the first of them this many times as many, of a null packet each: less
+/// than 100 kB of it travel.
+pub(super) fn many(number: usize) -> Unit {
+    let stuffing =
+        || Stuffing { offset: 0, packets: 1, counter: 0, counts: false, fill: Fill::Byte(0xff) };
+    let parts = (0..MAX_PIECES).map(|part| Part {
+        datagram: (number * MAX_PIECES + part) as u64,
+        length: 188,
+        arrived: Time::ZERO,
+        spans: Vec::new(),
+        stuffing: vec![stuffing()],
+    });
+    Unit { parts: parts.collect(), data: Vec::new(), ..unit(number as u64) }
 }
 
 /// Keeps the numbers of the datagrams that it takes.
@@ -68,6 +86,30 @@ fn what_is_not_yet_due_of_a_stream_that_another_follows_is_given_out() {
     }
 }
 
+#[test]
+fn what_is_many_datagrams_and_comes_together_is_written_where_there_is_no_room() {
+    for reliability in [Reliability::Deadline, Reliability::Full] {
+        let latency = Duration::from_secs(60);
+        let label = Label::of(1, latency, Duration::ZERO);
+        let config = FlowConfig { reliability, ..FlowConfig::default() };
+        let (to, name) = (Box::new(std::io::sink()), "nowhere".to_owned());
+        let target = Target::Bytes { to, name };
+        let mut sink = Sink::open(target, &config, &label, latency, &Arc::default());
+        let sink = sink.as_mut().expect("opened");
+        for unit in 1..10 {
+            if reliability == Reliability::Full {
+                let first = unit * MAX_GAPS as u64;
+                sink.abandon((first..first + MAX_GAPS as u64).collect()).expect("taken");
+            } else {
+                sink.push(many(unit as usize)).expect("taken");
+            }
+            let Sink::Stream { depacketizer, .. } = &*sink else { panic!("it is a stream") };
+            let held = depacketizer.depacketizer.waiting();
+            assert!(held <= DepacketizerOptions::default().max_bytes);
+        }
+    }
+}
+
 /// A sink that sends to this address, and what stops it.
 fn to_network(to: SocketAddr, latency: Duration) -> (Sink, Arc<AtomicBool>) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -88,6 +130,17 @@ fn a_stopped_sink_does_not_wait_for_what_is_due_in_an_hour() {
     stop.store(true, Ordering::Relaxed);
     let counts = sink.finish_within(Wall::from_millis(50)).expect("ended");
     assert_eq!(counts.whole, 0);
+}
+
+#[test]
+fn a_stopped_sink_does_not_wait_for_room() {
+    let (sink, stop) = to_network(SocketAddr::from(([127, 0, 0, 1], 9)), Duration::ZERO);
+    let Sink::Udp { load, .. } = &sink else { panic!("it is to the network") };
+    load.queued.store(1 << 40, Ordering::Relaxed);
+    stop.store(true, Ordering::Relaxed);
+    let (done, finished) = channel();
+    std::thread::spawn(move || done.send(sink.finish_within(Wall::ZERO).is_ok()));
+    assert_eq!(finished.recv_timeout(Wall::from_secs(60)), Ok(true));
 }
 
 #[test]

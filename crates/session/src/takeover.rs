@@ -17,6 +17,12 @@ use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, SENDER_TIMEOUT, 
 use crate::reporting::send;
 use crate::stream_name::split_name;
 
+/// Clients that are taken from the listener at a time: more than wait there.
+pub(crate) const MAX_AT_ONCE: usize = 256;
+
+/// Connections that are closed and whose flows were not looked at: the oldest are forgotten.
+const MAX_GONE: usize = 16;
+
 /// Where connections come from.
 pub(crate) enum Entrance {
     /// Senders connect.
@@ -67,6 +73,12 @@ impl Contender {
         Self { first, more: Vec::new(), clock, contest: Contest::new(clock.now()) }
     }
 
+    /// Its sender is gone again: it takes nobody's place.
+    pub(crate) fn is_gone(&self) -> bool {
+        let mut all = self.more.iter().chain([&self.first]);
+        all.all(|(connection, _)| connection.is_closed().is_some())
+    }
+
     /// What becomes of it.
     pub(crate) fn judge(&mut self, holder: Holder) -> Verdict {
         self.contest.judge(self.clock.now(), holder)
@@ -97,6 +109,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         if let Some(found) = self.found.pop_front() {
             return Ok(Some(found));
         }
+        let mut refused = Vec::new();
         let listener = match &mut self.entrance {
             Entrance::Listener(listener) => listener,
             Entrance::Calling(calling) => {
@@ -106,27 +119,33 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }));
             }
         };
-        let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
-        match listener.accept_within(limit) {
-            Some(Accepted::Connection(connection)) => {
-                self.waiting.push((connection, Instant::now()));
-            }
-            // One of several attempts of a sender, of which another was answered first.
-            Some(Accepted::Refused { closed, .. }) if closed.reason == CloseReason::Done => {}
-            Some(Accepted::Refused { remote, closed }) => {
-                self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
-            }
-            None => {}
-        }
-        for place in 0..self.waiting.len() {
-            let (connection, since) = &self.waiting[place];
-            match connection.accept_flow_within(Wall::ZERO) {
-                Some(Ok(flow)) => return Ok(Some((self.waiting.swap_remove(place).0, flow))),
-                None if since.elapsed() < SENDER_TIMEOUT => {}
-                Some(Err(_)) | None => {
-                    self.waiting.swap_remove(place);
-                    break;
+        let mut limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
+        // All that wait: while a stream is received, there is one call in 50 ms.
+        for _ in 0..MAX_AT_ONCE {
+            match listener.accept_within(std::mem::take(&mut limit)) {
+                Some(Accepted::Connection(connection)) => {
+                    self.waiting.push((connection, Instant::now()));
                 }
+                // One of several attempts of a sender, of which another was answered first.
+                Some(Accepted::Refused { closed, .. }) if closed.reason == CloseReason::Done => {}
+                Some(Accepted::Refused { remote, closed }) => refused.push((remote, closed)),
+                None => break,
+            }
+        }
+        for (remote, closed) in refused {
+            self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
+        }
+        while self.waiting.len() > MAX_GONE {
+            let is_gone = |(one, _): &(Connection, _)| one.is_closed().is_some();
+            let Some(oldest) = self.waiting.iter().position(is_gone) else { break };
+            self.waiting.remove(oldest);
+        }
+        let mut place = 0;
+        while let Some((connection, since)) = self.waiting.get(place) {
+            match connection.accept_flow_within(Wall::ZERO) {
+                Some(Ok(flow)) => return Ok(Some((self.waiting.remove(place).0, flow))),
+                None if since.elapsed() < SENDER_TIMEOUT => place += 1,
+                Some(Err(_)) | None => drop(self.waiting.remove(place)),
             }
         }
         Ok(None)
@@ -151,17 +170,22 @@ impl<H: ReceiverHandler> Receiver<H> {
             return Ok(None);
         }
         self.polled_at = Instant::now();
-        if let Some((connection, flow)) = self.next_flow(Wall::ZERO)?
-            && let Ok((label, offer)) = labels(&flow.config().label)
-        {
+        for _ in 0..MAX_AT_ONCE {
+            let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { break };
+            let Ok((label, offer)) = labels(&flow.config().label) else { continue };
             let of_stream = self.stream.as_ref().map(|stream| stream.label.session);
             let of_file = self.file.as_ref().map(|file| file.session);
             if of_stream.or(of_file) == Some(label.session) {
                 self.contender = None;
                 return Ok(Some((connection, flow)));
             }
+            // It is gone again.
+            if connection.is_closed().is_some() {
+                continue;
+            }
             let same_file = self.file.as_ref().is_some_and(|file| Some(file.offer()) == offer);
             let next = (connection, flow);
+            self.contender.take_if(|contender| contender.is_gone());
             let other = match &mut self.contender {
                 Some(contender) => contender.keep(next),
                 None if !self.options.once || same_file => {
@@ -195,6 +219,7 @@ impl<H: ReceiverHandler> Receiver<H> {
     ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
         // Once the old connection is closed, its flow ends, and the contender is the next.
         let Some(holder) = holder(self.held_at, std::iter::once(old)) else { return Ok(None) };
+        self.contender.take_if(|contender| contender.is_gone());
         let Some(contender) = &mut self.contender else { return Ok(None) };
         match contender.judge(holder) {
             Verdict::Open { ask } => {
@@ -269,5 +294,82 @@ impl<H: ReceiverHandler> Receiver<H> {
             (Some(_), None) => true,
             (None, _) => self.options.once && self.stream.is_some() && !is_known,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::ops::ControlFlow;
+
+    use ontempo_transport::live::{Options, connect};
+    use ontempo_transport::{Identity, Token, Trust};
+
+    use super::*;
+    use crate::receiver::ReceiverOptions;
+    use crate::sink::Target;
+
+    struct Nobody;
+
+    impl ReceiverHandler for Nobody {
+        fn open(&mut self) -> Result<Target, String> {
+            Err("it is not opened".to_owned())
+        }
+
+        fn on_event(&mut self, _: ReceiverEvent<'_>) -> ControlFlow<()> {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// A listener, and what connects to it.
+    fn listener() -> (Listener, impl Fn() -> Connection) {
+        let options = Options::default();
+        let identity = Identity::self_signed(&["localhost"]).expect("made");
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let token = Token::new(b"open").expect("short");
+        let listener = Listener::bind(at, &identity, token.clone(), &options).expect("a free port");
+        let (remote, trust) = (listener.local(), Trust::Fingerprint(identity.fingerprint()));
+        let come = move || {
+            connect(remote, "localhost", &trust, token.clone(), &options).expect("connected")
+        };
+        (listener, come)
+    }
+
+    /// Opens a flow, and waits until the listener knows it.
+    fn open(connection: &Connection) {
+        let flow = connection.open_flow(FlowConfig::default()).expect("opened");
+        flow.send(bytes::Bytes::from_static(b"unit")).expect("sent");
+        while flow.statistics().is_none_or(|all| all.settled < 1) {
+            std::thread::sleep(Wall::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn connections_that_ask_for_nothing_are_not_taken_one_at_a_time() {
+        let (listener, come) = listener();
+        let all: Vec<Connection> = (0..5).map(|_| come()).collect();
+        // One of them has gone again.
+        all[0].close("enough");
+        let sender = come();
+        open(&sender);
+        let mut receiver = Receiver::new(listener, ReceiverOptions::default(), Nobody);
+        let found = receiver.next_flow(Wall::ZERO).expect("nothing fails");
+        assert!(found.is_some());
+        assert!(receiver.waiting.len() <= 5);
+    }
+
+    #[test]
+    fn connections_that_have_gone_again_are_not_kept_without_end() {
+        let (listener, come) = listener();
+        for _ in 0..MAX_GONE + 4 {
+            open(&come());
+        }
+        let mut receiver = Receiver::new(listener, ReceiverOptions::default(), Nobody);
+        receiver.next_flow(Wall::ZERO).expect("nothing fails");
+        while receiver.waiting.iter().any(|(one, _)| one.is_closed().is_none()) {
+            std::thread::sleep(Wall::from_millis(1));
+        }
+        receiver.next_flow(Wall::ZERO).expect("nothing fails");
+        assert!(receiver.waiting.len() <= MAX_GONE);
     }
 }

@@ -2,15 +2,22 @@
 
 mod common;
 
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::spawn;
+use std::thread::{sleep, spawn};
 use std::time::Duration as Wall;
 
 use common::{Seen, both, unit};
-use ontempo_session::{Backlog, Receiver, ReceiverOptions, Sender, SenderEvent, Source};
-use ontempo_transport::CloseReason;
-use ontempo_transport::live::Listener;
+use ontempo_foundation::Duration;
+use ontempo_session::message::Label;
+use ontempo_session::{
+    Backlog, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Sender, SenderEvent,
+    SenderOptions, Source, Target,
+};
+use ontempo_transport::live::{Listener, connect};
+use ontempo_transport::{CloseReason, FlowConfig};
 
 /// The next sender is refused, after all its units have been acknowledged, and none was read.
 fn refuse(listener: &Listener) {
@@ -63,4 +70,94 @@ fn a_sender_that_is_refused_waits_and_what_was_acknowledged_is_sent_again() {
     assert_eq!(*reported.lock().expect("no panic"), (1, 2));
     // Units of the stream, and its end, which is queued anew for each connection.
     assert_eq!((totals.flow.units, totals.reconnected), (102, 0));
+}
+
+/// Hands datagrams on between a client and `to`, until the path is cut.
+fn path(to: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
+    let [front, back] =
+        [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket of this machine"));
+    let at = front.local_addr().expect("an address");
+    let (is_cut, client) = (Arc::<AtomicBool>::default(), Arc::new(Mutex::new(None)));
+    for forward in [true, false] {
+        let [from, out] = [&front, &back].map(|one| one.try_clone().expect("a socket"));
+        let (from, out) = if forward { (from, out) } else { (out, from) };
+        let (is_cut, client) = (Arc::clone(&is_cut), Arc::clone(&client));
+        spawn(move || {
+            let mut room = [0; 65_536];
+            while let Ok((length, source)) = from.recv_from(&mut room) {
+                if forward {
+                    *client.lock().expect("no panic") = Some(source);
+                }
+                let target = if forward { Some(to) } else { *client.lock().expect("no panic") };
+                if let Some(target) = target.filter(|_| !is_cut.load(Ordering::Relaxed)) {
+                    let _ = out.send_to(&room[..length], target);
+                }
+            }
+        });
+    }
+    (at, is_cut)
+}
+
+/// Counts streams that have ended.
+struct Ends(Seen, Arc<AtomicUsize>);
+
+impl ReceiverHandler for Ends {
+    fn open(&mut self) -> Result<Target, String> {
+        self.0.open()
+    }
+
+    fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
+        if let ReceiverEvent::StreamEnded(_) = event {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn who_has_come_and_is_gone_again_takes_no_place_of_a_sender_whose_path_is_interrupted() {
+    let (listener, options) = both();
+    let remote = listener.local();
+    let (at, is_cut) = path(remote);
+    let (seen, ends) = (Seen::default(), Arc::<AtomicUsize>::default());
+    let stop = Arc::<AtomicBool>::default();
+    let receiving = {
+        let (handler, stop) = (Ends(seen.clone(), Arc::clone(&ends)), Arc::clone(&stop));
+        spawn(move || {
+            let options = ReceiverOptions { stop, ..ReceiverOptions::default() };
+            Receiver::new(listener, options, handler).run()
+        })
+    };
+    let backlog = Arc::new(Backlog::new(1 << 20, true));
+    let over_path = SenderOptions { remote: at, ..options.clone() };
+    let handler = |_: SenderEvent<'_>| ControlFlow::Continue(());
+    let mut sender = Sender::connect(over_path, Arc::clone(&backlog), Source::Program, handler)
+        .expect("connects");
+    let sending = spawn(move || sender.run());
+    let has = |units: usize| {
+        while seen.0.lock().expect("no panic").0.len() < 4 * units {
+            sleep(Wall::from_millis(10));
+        }
+    };
+    (0..10).for_each(|id| backlog.push(unit(id)));
+    has(10);
+    is_cut.store(true, Ordering::Relaxed);
+    let SenderOptions { name, trust, token, transport, .. } = options;
+    let other = connect(remote, &name, &trust, token, &transport).expect("connected");
+    let label = Label::of(7, Duration::from_millis(100), Duration::ZERO).to_string();
+    let flow = other.open_flow(FlowConfig { label, ..FlowConfig::default() }).expect("opened");
+    sleep(Wall::from_millis(200));
+    drop((flow, other));
+    // For longer than a sender may be silent.
+    sleep(Wall::from_millis(1_300));
+    is_cut.store(false, Ordering::Relaxed);
+    (10..20).for_each(|id| backlog.push(unit(id)));
+    has(20);
+    assert_eq!(ends.load(Ordering::Relaxed), 0, "its stream has ended");
+    backlog.end(None);
+    sending.join().expect("no panic").expect("all was sent");
+    stop.store(true, Ordering::Relaxed);
+    receiving.join().expect("no panic").expect("nothing failed");
+    let all: Vec<u8> = (0..20u32).flat_map(u32::to_be_bytes).collect();
+    assert!(seen.0.lock().expect("no panic").0 == all, "the bytes differ");
 }

@@ -15,10 +15,11 @@ use crate::flowing::Flowing;
 use crate::message::Report;
 use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
 use crate::reporting::{send, with_counts};
-use crate::takeover::{Contender, Entrance, holder};
+use crate::takeover::{Contender, Entrance, MAX_AT_ONCE, holder};
 
-/// Deliveries of one path before the next one is looked at.
+/// Deliveries of one path before the next one is looked at, and bytes: a unit of 100 kB may be 32,768 datagrams.
 const TURN: usize = 64;
+const TURN_BYTES: usize = 256 << 10;
 
 /// How long deliveries are waited for after the stream's end.
 const REST: Wall = Wall::from_millis(20);
@@ -190,9 +191,18 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     /// Takes what a path has.
     fn turn(&mut self, member: &Member) -> Result<Turn, Error> {
+        let mut bytes = 0;
         for count in 0..TURN {
+            if bytes >= TURN_BYTES || self.is_stopped() {
+                break;
+            }
             match member.flow.receive_within(Wall::ZERO) {
-                Some(Ok(Some(delivery))) => self.take_of_path(delivery)?,
+                Some(Ok(Some(delivery))) => {
+                    if let Delivery::Unit(unit) = &delivery {
+                        bytes += unit.data.len();
+                    }
+                    self.take_of_path(delivery)?;
+                }
                 Some(Ok(None)) => return Ok(Turn::Ended),
                 Some(Err(error)) => return Ok(Turn::Lost(error.to_string())),
                 None if count == 0 => return Ok(Turn::Idle),
@@ -245,14 +255,18 @@ impl<H: ReceiverHandler> Receiver<H> {
             return Ok(None);
         }
         self.polled_at = Instant::now();
-        if let Some((connection, flow)) = self.next_flow(Wall::ZERO)? {
+        for _ in 0..MAX_AT_ONCE {
+            let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { break };
             let session = self.stream.as_ref().map(|stream| stream.label.session);
             match flow.config().label.parse() {
                 Ok(PathLabel { label, path }) if Some(label.session) == session => {
                     self.join(members, bell, (connection, flow, path))?;
                 }
+                // It is gone again.
+                _ if connection.is_closed().is_some() => {}
                 _ => {
                     let next = (connection, flow);
+                    contender.take_if(|contender| contender.is_gone());
                     let other = match contender {
                         Some(contender) => contender.keep(next),
                         None if !self.options.once => {
@@ -267,6 +281,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
             }
         }
+        contender.take_if(|contender| contender.is_gone());
         let Some(waiting) = contender else { return Ok(None) };
         let connections = members.iter().map(|member| &member.connection);
         // Without any that is open the flows end, and the contender is the next.
@@ -332,4 +347,63 @@ enum Turn {
     More,
     Ended,
     Lost(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use bytes::Bytes;
+    use ontempo_transport::live::{Listener, Options, connect};
+    use ontempo_transport::{Identity, Token, Trust};
+
+    use super::*;
+    use crate::receiver::ReceiverOptions;
+    use crate::sink::Target;
+
+    struct Nobody;
+
+    impl ReceiverHandler for Nobody {
+        fn open(&mut self) -> Result<Target, String> {
+            Err("it is not opened".to_owned())
+        }
+
+        fn on_event(&mut self, _: ReceiverEvent<'_>) -> ControlFlow<()> {
+            ControlFlow::Continue(())
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_path_s_turn_is_not_taken_once_the_receiver_is_to_end() {
+        let options = Options::default();
+        let identity = Identity::self_signed(&["localhost"]).expect("made");
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let token = Token::new(b"open").expect("short");
+        let listener = Listener::bind(at, &identity, token.clone(), &options).expect("a free port");
+        let trust = Trust::Fingerprint(identity.fingerprint());
+        let near = connect(listener.local(), "localhost", &trust, token, &options);
+        let near = near.expect("connected");
+        let connection = listener.accept();
+        let sent = near.open_flow(FlowConfig::default()).expect("opened");
+        for number in 0..3u32 {
+            sent.send(Bytes::from(number.to_be_bytes().to_vec())).expect("sent");
+        }
+        while sent.statistics().is_none_or(|all| all.settled < 3) {
+            std::thread::sleep(STEP);
+        }
+        let flow = connection.accept_flow().expect("a flow");
+        let reports = connection.open_flow(FlowConfig::default()).expect("opened");
+        let member = Member { path: 0, connection, flow, reports };
+        let stop = Arc::<AtomicBool>::default();
+        let options = ReceiverOptions { stop: Arc::clone(&stop), ..ReceiverOptions::default() };
+        let mut receiver = Receiver::new(listener, options, Nobody);
+        stop.store(true, Ordering::Relaxed);
+        receiver.turn(&member).expect("nothing fails");
+        assert_eq!(receiver.joined.report().units, 0);
+        stop.store(false, Ordering::Relaxed);
+        receiver.turn(&member).expect("nothing fails");
+        assert_eq!(receiver.joined.report().units, 3);
+    }
 }

@@ -26,9 +26,6 @@ const MAX_TOGETHER: usize = 32 << 10;
 /// in its depacketizer; beyond it the receiver waits, and then its sender.
 const MAX_QUEUED: usize = 8 << 20;
 
-/// Bytes of memory of a datagram number in a queued list.
-const NUMBER_BYTES: usize = size_of::<u64>();
-
 /// Commands to the thread that sends datagrams.
 pub(crate) enum SinkCommand {
     /// A unit, and when it arrived.
@@ -63,7 +60,7 @@ impl SinkCommand {
     pub(super) fn cost(&self) -> usize {
         match self {
             Self::Unit(_, unit) => Depacketizer::cost(unit),
-            Self::Abandon(all) => NUMBER_BYTES * all.len(),
+            Self::Abandon(all) => Depacketizer::cost_of_abandoned(all.len()),
             Self::Finish => 0,
         }
     }
@@ -128,6 +125,10 @@ impl Datagrams {
     fn take_in(&mut self) {
         let (depacketizer, counts) = (&mut self.depacketizer, &self.counts);
         let most = DepacketizerOptions::default().max_bytes;
+        // A unit may be thousands of datagrams, and one call sends a few.
+        if depacketizer.depacketizer.waiting() > most {
+            return;
+        }
         self.intake.take(|came, content| {
             let counts = || counts.lock().unwrap_or_else(PoisonError::into_inner);
             match content {
@@ -238,9 +239,12 @@ impl Protocol for Datagrams {
 #[cfg(test)]
 mod tests {
     use ontempo_media::Release;
+    use ontempo_transport::live::{Listener, Options, connect};
+    use ontempo_transport::{FlowConfig, Identity, Token, Trust};
 
-    use super::super::tests::unit_of;
+    use super::super::tests::{many, unit_of};
     use super::*;
+    use crate::message;
 
     const DELAY: Duration = Duration::from_millis(100);
 
@@ -296,5 +300,49 @@ mod tests {
         assert_eq!(all.next_timeout(), at(151_000));
         let before_its_end = at(150_000);
         assert!(call(&mut all, before_its_end).is_empty());
+    }
+
+    #[test]
+    fn no_more_units_are_taken_while_there_is_no_room_for_their_datagrams() {
+        let options = Options::default();
+        let identity = Identity::self_signed(&["localhost"]).expect("made");
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let token = Token::new(b"open").expect("short");
+        let listener = Listener::bind(local, &identity, token.clone(), &options).expect("bound");
+        let trust = Trust::Fingerprint(identity.fingerprint());
+        let near = connect(listener.local(), "localhost", &trust, token, &options);
+        let near = near.expect("connected");
+        let far = listener.accept();
+        let flow = near.open_flow(FlowConfig::default()).expect("opened");
+        const UNITS: usize = 8;
+        for unit in 0..UNITS {
+            flow.send(message::media(&many(unit))).expect("sent");
+        }
+        while flow.statistics().is_none_or(|all| all.settled < UNITS as u64) {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let mut all = datagrams();
+        all.intake.follow(far.accept_flow().expect("a flow"));
+        let most = DepacketizerOptions::default().max_bytes + Depacketizer::cost(&many(0));
+        for _ in 0..2 * UNITS {
+            call_any(&mut all);
+            assert!(all.depacketizer.depacketizer.waiting() <= most);
+        }
+        assert!(all.intake.has_more(), "the rest waits");
+    }
+
+    #[test]
+    fn a_list_of_abandoned_datagrams_counts_as_what_it_makes_of_itself() {
+        let options =
+            DepacketizerOptions { release: Release::InOrder, ..DepacketizerOptions::default() };
+        let mut depacketizer = Depacketizer::new(options);
+        let all: Vec<u64> = (1..=1_000).collect();
+        all.iter().for_each(|one| depacketizer.abandon(*one));
+        assert!(depacketizer.waiting() > 0);
+        assert!(SinkCommand::Abandon(all).cost() >= depacketizer.waiting());
+    }
+
+    fn call_any(from: &mut Datagrams) {
+        from.poll_transmit(Time::ZERO, &mut Vec::new());
     }
 }

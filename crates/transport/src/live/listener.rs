@@ -71,7 +71,7 @@ impl Listener {
         self.thread.local
     }
 
-    /// Waits for the next connection or refusal; `None` after `limit`.
+    /// Waits for the next connection, or the next refusal if there is none; `None` after `limit`.
     pub fn accept_within(&self, limit: Wall) -> Option<Accepted> {
         self.next(Some(limit))
     }
@@ -87,10 +87,11 @@ impl Listener {
 
     fn next(&self, limit: Option<Wall>) -> Option<Accepted> {
         self.incoming.wait(limit, |incoming| {
-            if let Some((remote, closed)) = incoming.refused.pop_front() {
+            // First: refusals that come without end, for which no token is needed, must not hold them up.
+            let Some(connection) = incoming.connections.pop_front() else {
+                let (remote, closed) = incoming.refused.pop_front()?;
                 return Some(Accepted::Refused { remote, closed });
-            }
-            let connection = incoming.connections.pop_front()?;
+            };
             let thread = Arc::clone(&self.thread);
             let local = thread.local;
             Some(Accepted::Connection(Connection::accepted(thread, connection, local)))

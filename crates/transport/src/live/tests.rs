@@ -270,6 +270,19 @@ fn a_wrong_token_or_fingerprint_is_reported_on_both_sides() {
 }
 
 #[test]
+fn who_has_the_token_is_accepted_before_others_are_reported_who_have_not() {
+    let options = Options::default();
+    let (listener, trust) = listener(&options);
+    for _ in 0..3 {
+        connect_error(listener.local(), &trust, token("guess"), &options);
+    }
+    let near = connect(listener.local(), "localhost", &trust, token("open"), &options);
+    near.expect("connected");
+    assert!(matches!(listener.accept_within(SOON), Some(Accepted::Connection(_))));
+    assert!(matches!(listener.accept_within(SOON), Some(Accepted::Refused { .. })));
+}
+
+#[test]
 fn closing_reaches_the_peer_and_ends_its_waits() {
     let (near, far) = pair(&Options::default());
     let (sender, started) = channel();
