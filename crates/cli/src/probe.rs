@@ -245,10 +245,13 @@ fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
         }
     });
     driver.wait().map_err(environment)?;
-    if arguments.json {
-        emit_json(&document(destination, arguments, &all))?;
-    } else if !all.is_empty() {
-        emit(&text(arguments, &all))?;
+    // Without any it ends with an error, which is the document then.
+    if !all.is_empty() {
+        if arguments.json {
+            emit_json(&document(destination, arguments, &all))?;
+        } else {
+            emit(&text(arguments, &all))?;
+        }
     }
     ended.map_err(|failure| match failure {
         Some(refusal) => refused(destination, refusal),

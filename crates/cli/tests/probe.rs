@@ -64,6 +64,13 @@ fn errors_are_reported_in_a_sentence() {
     ] {
         place.run(&arguments).fails(code, &[words]);
     }
+    for kind in [&["--json"][..], &["--json", "--spacing", "1 ms"]] {
+        let refused = place.run(&[&["probe", to, "--token", "other"], kind].concat());
+        refused.fails(2, &["wrong token"]);
+        let document: serde_json::Value = serde_json::from_str(&refused.out).expect("one document");
+        let what = document["problems"][0]["what"].as_str().expect("what is wrong");
+        assert!(what.contains("wrong token"), "{document}");
+    }
 }
 
 #[test]

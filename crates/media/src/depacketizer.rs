@@ -71,6 +71,8 @@ pub struct RestoredDatagram {
     pub data: Vec<u8>,
     /// True if nothing is missing.
     pub is_whole: bool,
+    /// When it arrived at the packetizer, by that one's clock.
+    pub arrived: Time,
     /// When it was due; `None` except with [`Release::AsArrived`].
     pub due: Option<Time>,
 }
@@ -193,8 +195,18 @@ pub struct Depacketizer {
     /// Those that were emitted, with [`Release::WhenWhole`]: units may come again.
     emitted: Numbers,
     fastest: Fastest,
+    /// With [`Release::InOrder`], of a stream that was joined midway.
+    joined: Option<Joined>,
     finished: bool,
     statistics: DepacketizerStatistics,
+}
+
+/// How long parts are waited for that may have been sent before the stream was joined.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    patience: Duration,
+    /// When the first byte of the latest unit arrived at the packetizer.
+    latest: Time,
 }
 
 impl Depacketizer {
@@ -209,6 +221,7 @@ impl Depacketizer {
             whole: Vec::new(),
             emitted: Numbers::default(),
             fastest: Fastest::default(),
+            joined: None,
             finished: false,
             statistics: DepacketizerStatistics::default(),
         }
@@ -234,6 +247,9 @@ impl Depacketizer {
     pub fn push(&mut self, now: Time, unit: &Unit) {
         for part in &unit.parts {
             self.fastest.note(now, part.arrived);
+        }
+        if let (Some(joined), Some(first)) = (&mut self.joined, unit.parts.first()) {
+            joined.latest = joined.latest.max(first.arrived);
         }
         for (part, span, piece) in unit.pieces() {
             self.take(now, part, span.offset, Piece::Bytes(piece.to_vec()));
@@ -269,8 +285,11 @@ impl Depacketizer {
         }
     }
 
-    /// Begins with this datagram: the stream is joined midway.
-    pub fn begin_at(&mut self, datagram: u64) {
+    /// Begins with this datagram: the stream is joined midway, and parts of what follows may have been sent before. With
+    /// [`Release::InOrder`] what is missing of a datagram, and in front of it, is no longer waited for once a unit has come
+    /// whose first byte arrived at the packetizer more than `patience` after the datagram.
+    pub fn begin_at(&mut self, datagram: u64, patience: Duration) {
+        self.joined = Some(Joined { patience, latest: Time::ZERO });
         self.go_on_at(datagram);
     }
 
@@ -325,11 +344,9 @@ impl Depacketizer {
                 self.due(slot, delay.saturating_add(wait))
             }
             (Release::InOrder, Some((&number, slot))) => {
-                if number == self.next && (slot.is_whole() || slot.is_abandoned) {
-                    Time::ZERO
-                } else {
-                    Time::NEVER
-                }
+                let is_next = number == self.next && (slot.is_whole() || slot.is_abandoned);
+                let is_behind = |joined: Joined| slot.arrived + joined.patience < joined.latest;
+                if is_next || self.joined.is_some_and(is_behind) { Time::ZERO } else { Time::NEVER }
             }
             (Release::WhenWhole, _) => {
                 if self.whole.is_empty() {
@@ -375,7 +392,8 @@ impl Depacketizer {
             Release::AsArrived { delay, .. } => Some(self.due(&slot, delay)),
             _ => None,
         };
-        Some(RestoredDatagram { datagram: number, data: slot.data(), is_whole, due })
+        let arrived = slot.arrived;
+        Some(RestoredDatagram { datagram: number, data: slot.data(), is_whole, arrived, due })
     }
 
     /// When a datagram is due with this delay: not later than if it had been the fastest, whatever the sender

@@ -138,7 +138,8 @@ impl Viewer {
         let Some(watching) = &mut self.watching else { return Ok(()) };
         for unit in round.units_from(watching.place) {
             let is_sent = watching.offer(now, connection, unit, stalled)?;
-            self.left_out += u64::from(!is_sent);
+            // What is before its first key frame is no part of what it watches.
+            self.left_out += u64::from(!is_sent && !watching.awaits_key);
         }
         watching.place = round.end();
         Ok(())

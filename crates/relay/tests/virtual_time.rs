@@ -120,6 +120,7 @@ fn a_viewer_that_joins_midway_begins_at_a_key_frame(threads: u8) {
     assert!(world.numbers(viewer).into_iter().eq(75..100), "{:?}", world.numbers(viewer));
     let opened = world.clients[viewer].opened.as_ref().expect("a flow");
     assert!(opened.label.ends_with(" 1"), "it began midway: {}", opened.label);
+    assert_eq!(world.statistics().left_out, 0, "what came before its key frame was not for it");
     // A little after a key frame, at that one.
     world.stream(source, 100..103, true);
     let next = world.viewer(b"publish", &clean(20_000));

@@ -47,16 +47,17 @@ impl Error {
         };
         let advice = match reason {
             Some(CloseReason::NoAnswer | CloseReason::TimedOut | CloseReason::Reset) => {
-                "start ontempo receive there, check address and port, and let UDP to this port through \
-                 firewalls"
+                "start ontempo receive there (or the relay), check address and port, and let UDP to this port \
+                 through firewalls"
             }
             // Whoever gets so far has a token of the relay's.
             Some(CloseReason::WrongToken) if matches!(self, Self::EndedByReceiver(_)) => {
                 "take the URL that the relay prints for ontempo send, or its --token-file"
             }
             Some(CloseReason::WrongToken) => {
-                "paste the URL that the receiver prints now, or give both sides the same --token-file; a \
-                 receiver that is started without one makes a new token"
+                "paste the URL that the receiver, or the relay, prints now, or give both sides the same \
+                 --token-file (a relay's viewers its --viewers-token-file); without one each start makes a new \
+                 token"
             }
             Some(CloseReason::Busy) => {
                 "end that sender, or start a receiver at another port for this one; a relay carries another \

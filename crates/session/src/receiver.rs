@@ -65,6 +65,10 @@ pub enum ReceiverEvent<'a> {
         /// A sentence.
         reason: String,
     },
+    /// The relay has not answered, with the reason; it is called again, until [`Call::give_up`] is over.
+    Unanswered(String),
+    /// The relay at this address has answered, and has no such stream yet: it is waited for.
+    Waiting(SocketAddr),
     /// A stream is received on a connection from this address.
     Receiving(SocketAddr),
     /// A stream begins that is written in time: its latency, and that of its sender. Not with full

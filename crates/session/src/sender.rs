@@ -323,15 +323,17 @@ impl<H: SenderHandler> Sender<H> {
         let is_to_be_whole = self.options.reliability == Reliability::Full
             && !self.backlog.is_live()
             && !self.is_stopped();
-        let (all, whole) = (self.datagrams, self.totals.report.whole_datagrams);
-        if !is_to_be_whole || whole >= all {
+        let (all, missing) = self.totals.lacking(self.datagrams);
+        if !is_to_be_whole || missing == 0 {
             return Ok(());
         }
-        let missing = all - whole;
-        Err(Error::Incomplete(format!(
-            "the receiver did not deliver {missing} of {all} datagrams: it lost them, or was \
-             started anew after it had acknowledged them"
-        )))
+        Err(Error::Incomplete(match self.totals.viewers {
+            Some(_) => format!("the median viewer lacks {missing} of {all} datagrams"),
+            None => format!(
+                "the receiver did not deliver {missing} of {all} datagrams: it lost them, or was \
+                 started anew after it had acknowledged them"
+            ),
+        }))
     }
 
     /// The end of the stream, for a receiver that is to deliver it whole.

@@ -38,6 +38,13 @@ const STEP: Wall = Wall::from_millis(10);
 /// How long, once stopped, the datagrams that have come are still sent at their times.
 const STOPPED_REST: Wall = Wall::from_secs(1);
 
+/// Of a stream that is joined midway, parts of the datagrams that came to the sender within this time after the first may have
+/// been sent before: units of a transport stream overlap for some milliseconds (`Gathering::within`).
+const JOINING: Duration = Duration::from_millis(100);
+
+/// The same where units are delivered before others that were sent earlier, and are sent again.
+const JOINING_UNORDERED: Duration = Duration::from_secs(10);
+
 /// Counters of restored datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -55,20 +62,30 @@ pub(crate) struct Counts {
     /// Datagrams are released out of order: gaps are known to be missing only at the end.
     is_unordered: bool,
     is_midway: bool,
+    /// When the first datagram came to the sender.
+    began: Option<Time>,
     has_ended: bool,
 }
 
 impl Counts {
     fn count(&mut self, restored: &RestoredDatagram) {
-        let first = self.first.unwrap_or(if self.is_midway { restored.datagram } else { 0 });
-        self.first = Some(first.min(restored.datagram));
+        let began = *self.began.get_or_insert(restored.arrived);
+        let is_joining = self.is_midway && restored.arrived.since(began) < JOINING;
         self.next = self.next.max(restored.datagram.saturating_add(1));
         if is_usable(restored) {
             self.bytes += restored.data.len() as u64;
         }
-        let count = if restored.is_whole { &mut self.whole } else { &mut self.damaged };
         // A datagram without any data was not sent on and counts as missing.
-        *count += u64::from(restored.is_whole || !restored.data.is_empty());
+        let is_damaged = !restored.is_whole && !restored.data.is_empty();
+        self.whole += u64::from(restored.is_whole);
+        self.damaged += u64::from(is_damaged && !is_joining);
+        let first = self.first.unwrap_or(if self.is_midway { restored.datagram } else { 0 });
+        self.first = Some(if is_joining && !self.is_unordered {
+            // What lacks so far was sent before.
+            self.next.saturating_sub(self.whole)
+        } else {
+            first.min(restored.datagram)
+        });
     }
 
     pub(crate) fn missing(&self) -> u64 {
@@ -204,6 +221,8 @@ pub(crate) struct StreamDepacketizer {
     /// The sender started earlier, and nothing is released before what is in front of it: output begins at the first
     /// datagram received. Where each has its time, what comes first need not be the first: sound overtakes pictures.
     begins_with_first: bool,
+    /// How long what may have been sent earlier is waited for then.
+    patience: Duration,
 }
 
 impl StreamDepacketizer {
@@ -211,7 +230,7 @@ impl StreamDepacketizer {
         if std::mem::take(&mut self.begins_with_first)
             && let Some(first) = unit.parts.first()
         {
-            self.depacketizer.begin_at(first.datagram);
+            self.depacketizer.begin_at(first.datagram, self.patience);
         }
         self.depacketizer.push(now, unit);
     }
@@ -267,7 +286,9 @@ impl Sink {
         let depacketizer =
             Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
         let begins_with_first = is_midway && release == Release::InOrder;
-        let depacketizer = StreamDepacketizer { depacketizer, begins_with_first };
+        let is_ordered = config.order == DeliveryOrder::InOrder;
+        let patience = if is_ordered { JOINING } else { JOINING_UNORDERED };
+        let depacketizer = StreamDepacketizer { depacketizer, begins_with_first, patience };
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {

@@ -110,6 +110,36 @@ fn what_is_many_datagrams_and_comes_together_is_written_where_there_is_no_room()
     }
 }
 
+#[test]
+fn what_was_sent_before_a_stream_was_joined_holds_nothing_up_and_is_not_missing() {
+    let ms = |ms| Time::ZERO + Duration::from_secs(9) + Duration::from_millis(ms);
+    for reliability in [Reliability::Deadline, Reliability::Full] {
+        let (mut sink, taken) = sink(reliability, 1);
+        // Of 101 a part, of 102 all was sent before.
+        for (datagram, arrived, length) in [
+            (100, ms(0), 8),
+            (101, ms(1), 4),
+            (103, ms(2), 8),
+            (104, ms(90), 8),
+            (105, ms(120), 8),
+            (106, ms(250), 8),
+        ] {
+            sink.push(unit_of(datagram, arrived, length)).expect("taken");
+        }
+        if reliability == Reliability::Full {
+            sink.work(true).expect("written");
+            assert_eq!(*taken.lock().expect("no panic"), [100, 103, 104, 105, 106]);
+        }
+        // Later on it is.
+        sink.push(unit_of(107, ms(260), 4)).expect("taken");
+        sink.push(unit_of(109, ms(270), 8)).expect("taken");
+        let counts = sink.finish().expect("written");
+        assert_eq!(*taken.lock().expect("no panic"), [100, 103, 104, 105, 106, 109]);
+        let counted = (counts.whole, counts.damaged, counts.missing());
+        assert_eq!(counted, (6, 1, 1), "{reliability:?}");
+    }
+}
+
 /// A sink that sends to this address, and what stops it.
 fn to_network(to: SocketAddr, latency: Duration) -> (Sink, Arc<AtomicBool>) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));

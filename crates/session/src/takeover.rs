@@ -113,7 +113,11 @@ impl<H: ReceiverHandler> Receiver<H> {
         let listener = match &mut self.entrance {
             Entrance::Listener(listener) => listener,
             Entrance::Calling(calling) => {
-                return Ok(calling.next(limit)?.map(|(connection, flow, reports)| {
+                let (found, note) = (calling.next(limit)?, calling.take_note());
+                if let Some(note) = note {
+                    self.emit(note)?;
+                }
+                return Ok(found.map(|(connection, flow, reports)| {
                     self.reports = Some(reports);
                     (connection, flow)
                 }));

@@ -42,12 +42,24 @@ pub struct SenderTotals {
 
 impl SenderTotals {
     /// Number of the stream's datagrams, and of those that no report has as whole. A receiver that was
-    /// killed has not reported its last second, which counts as missing.
+    /// killed has not reported its last second, which counts as missing. Through a relay both are the median viewer's,
+    /// to whom nothing was sent before it came.
     pub fn datagrams(&self) -> (u64, u64) {
         let (all, wrong) = self.report.datagrams();
+        if self.viewers.is_some() {
+            return (all, wrong);
+        }
         let whole = (all - wrong).saturating_add(self.earlier.whole_datagrams);
         let all = all.max(whole).max(self.datagrams);
         (all, all - whole)
+    }
+
+    /// Number of the datagrams that the receiver was to have, of which `sent` were sent, and of those that it lacks.
+    pub(crate) fn lacking(&self, sent: u64) -> (u64, u64) {
+        match self.viewers {
+            Some(_) => self.report.datagrams(),
+            None => (sent, sent.saturating_sub(self.report.whole_datagrams)),
+        }
     }
 
     /// Units that the receiver has reported, also before it was started anew.
@@ -137,6 +149,19 @@ mod tests {
             missing_datagrams,
             ..Report::default()
         }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_relay_s_viewer_came_is_not_missing() {
+        let viewers = Some(Viewers { count: 1, reporting: 1, ..Viewers::default() });
+        let mut totals = SenderTotals { datagrams: 1_000, viewers, ..SenderTotals::default() };
+        assert_eq!(totals.datagrams(), (0, 0));
+        totals.report = report(380, 2);
+        assert_eq!(totals.datagrams(), (382, 2));
+        assert_eq!(totals.lacking(1_000), (382, 2));
+        totals.viewers = None;
+        assert_eq!(totals.datagrams(), (1_000, 620));
+        assert_eq!(totals.lacking(1_000), (1_000, 620));
     }
 
     #[test]

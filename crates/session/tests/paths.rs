@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use ontempo_foundation::{Duration, RandomStream, Rate, Time};
 use ontempo_media::{Film, GeneratorParameters, Sending, generate};
-use ontempo_session::paths::{PathEvent, PathFigures, PathMode, SILENT};
+use ontempo_session::paths::{CarryReason, PathEvent, PathFigures, PathMode, SILENT};
 use ontempo_session::simulated::{End, PathStream, PathStreamOptions};
 use ontempo_transport::{Congestion, Reliability};
 
@@ -68,7 +68,7 @@ impl Outcome {
     /// From the first cut until another path carries.
     fn takeovers(&self, cut: Time) -> Vec<Duration> {
         let carries = self.events.iter().filter_map(|(at, event)| match event {
-            PathEvent::Carries { after: Some(_), .. } => Some(at.since(cut)),
+            PathEvent::Carries { why: CarryReason::Silent(_), .. } => Some(at.since(cut)),
             _ => None,
         });
         carries.collect()
@@ -250,7 +250,7 @@ fn the_first_path_carries_again_after_five_seconds_without_a_gap_and_not_before(
     let first = Path::of(20, 0.0).cut(cut, Duration::from_secs(2));
     let done = carry(PathMode::Failover, Reliability::Deadline, &[first, Path::of(40, 0.0)], 1);
     let back = done.events.iter().find_map(|(at, event)| {
-        (*event == PathEvent::Carries { path: 0, after: None }).then_some(*at)
+        (*event == PathEvent::Carries { path: 0, why: CarryReason::Preferred }).then_some(*at)
     });
     let back = back.expect("it is there again").since(cut + Duration::from_secs(2));
     println!("failover: returned {back} after the end of the cut; {} missing", done.missing());
@@ -340,6 +340,24 @@ fn with_full_reliability_all_arrives_though_paths_are_cut_in_turn() {
         println!("full, {mode}: {} missing", done.missing());
         assert_eq!(done.missing(), 0, "{mode}");
     }
+}
+
+#[test]
+fn a_preferred_path_on_which_all_would_come_too_late_does_not_carry_and_is_not_silent() {
+    let (paths, latency) = ([Path::of(400, 0.0), Path::of(10, 0.0)], Duration::from_millis(300));
+    let (mode, reliability) = (PathMode::Failover, Reliability::Deadline);
+    let done = carry_within(Some(latency), mode, reliability, &paths, 1);
+    assert_eq!(done.missing(), 0);
+    let wrong = |event: &&PathEvent| {
+        matches!(event, PathEvent::Down(_) | PathEvent::Carries { path: 0, .. })
+    };
+    let wrong: Vec<_> = done.events.iter().map(|(_, event)| event).filter(wrong).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(done.figures[0].is_up && !done.figures[0].carries);
+    // One whose round trip is longer, but not by as much, does.
+    let done =
+        carry_within(Some(latency), mode, reliability, &[Path::of(150, 0.0), paths[1].clone()], 1);
+    assert!(done.figures[0].carries, "{:?}", done.events);
 }
 
 #[test]

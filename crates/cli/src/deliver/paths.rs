@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ontempo_foundation::Duration;
 use ontempo_monitor::PathReport;
 use ontempo_session::paths::{
-    MAX_PATHS, PathAddress, PathEvent, PathFigures, PathOptions, PathSender,
+    CarryReason, MAX_PATHS, PathAddress, PathEvent, PathFigures, PathOptions, PathSender,
 };
 use ontempo_session::{Backlog, Error, Sender, SenderHandler, SenderOptions, SenderTotals, Source};
 use serde_json::{Value, json};
@@ -140,27 +140,33 @@ pub(super) fn name(path: usize, address: &PathAddress) -> String {
 
 /// The sentence for what happens to a path, and its document.
 pub(super) fn event(event: PathEvent, paths: &[PathAddress]) -> (String, Value) {
-    let (path, state, after) = match event {
-        PathEvent::Up(path) => (path, "up", None),
-        PathEvent::Down(path) => (path, "down", None),
-        PathEvent::Carries { path, after } => (path, "carries", after),
+    let millis = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1e3);
+    let (path, state, does, silence) = match event {
+        PathEvent::Up(path) => (path, "up", "is up".to_owned(), None),
+        PathEvent::Down(path) => (path, "down", "is down: it does not answer".to_owned(), None),
+        PathEvent::Carries { path, why } => {
+            let (why, silence) = match why {
+                CarryReason::Silent(silence) => {
+                    (format!("the one before was silent for {}", millis(silence)), Some(silence))
+                }
+                CarryReason::TooSlow(round_trip) => {
+                    let round_trip = millis(round_trip);
+                    let late = "what the one before brings comes too late";
+                    (format!("{late}, its round trip is {round_trip}"), None)
+                }
+                CarryReason::Preferred => ("it is preferred".to_owned(), None),
+            };
+            (path, "carries", format!("carries the stream: {why}"), silence)
+        }
     };
     let named = paths.get(path).map_or_else(String::new, |address| name(path, address));
-    let sentence = match (state, after) {
-        ("up", _) => format!("{named} is up"),
-        ("down", _) => format!("{named} is down: it does not answer"),
-        (_, Some(after)) => {
-            let millis = after.as_secs_f64() * 1e3;
-            format!("{named} carries the stream: the one before was silent for {millis:.0} ms")
-        }
-        (_, None) => format!("{named} carries the stream: it is preferred"),
-    };
+    let sentence = format!("{named} {does}");
     let remote = paths.get(path).map(|address| address.remote.to_string());
     let document = json!({
         "path": path + 1,
         "to": remote,
         "state": state,
-        "silent_s": after.map(Duration::as_secs_f64),
+        "silent_s": silence.map(Duration::as_secs_f64),
         "text": sentence,
     });
     (sentence, document)

@@ -291,6 +291,20 @@ impl ReceiverHandler for OutputHandler<'_> {
                 let sender = remote.map_or_else(|| "a sender".to_owned(), |at| at.to_string());
                 self.status.refused(&format!("{sender} was refused: {reason}"));
             }
+            ReceiverEvent::Unanswered(reason) => {
+                let give_up = self.arguments.give_up;
+                self.status.connection(&format!(
+                    "{reason}; calling again for up to {give_up} (--give-up)"
+                ));
+            }
+            ReceiverEvent::Waiting(remote) => {
+                let stream = self.arguments.stream.as_ref().map_or_else(
+                    || "the stream without a name".to_owned(),
+                    |name| format!("the stream {name}"),
+                );
+                self.status
+                    .connection(&format!("connected to the relay {remote}; waiting for {stream}"));
+            }
             ReceiverEvent::Receiving(remote) => {
                 self.received_from(remote);
                 self.status.connection(&format!("receiving from {remote}"));

@@ -447,24 +447,36 @@ impl OutputHandler {
                 all.longest_interruption.as_secs_f64()
             )
         };
-        let (datagrams, wrong) = all.datagrams();
         self.status.message(&format!(
             "sent {}, {} in {:.1} s: {} arrived, {} dropped at their deadline, {} by buffer overflow; \
-             the receiver delivered {} of {} undamaged, {wrong} missing or damaged, {} late; \
-             {}{interrupted}",
+             {}; {}{interrupted}",
             counted(all.flow.units, "unit"),
             counted(all.flow.bytes, "byte"),
             self.status.documents.started.elapsed().as_secs_f64(),
             all.flow.arrived,
             all.flow.dropped,
             all.overflow.units,
-            datagrams - wrong,
-            counted(datagrams, "datagram"),
-            counted(all.report.late_units, "unit"),
+            delivered(all),
             counted(all.reconnected, "reconnection"),
         ));
         Ok(())
     }
+}
+
+/// What the sentence of the totals says of the other side.
+fn delivered(all: &SenderTotals) -> String {
+    let (datagrams, wrong) = all.datagrams();
+    let who = match &all.viewers {
+        None => "the receiver delivered".to_owned(),
+        Some(Viewers { reporting: 0, .. }) => return "no viewer has reported".to_owned(),
+        Some(viewers) => format!("the median of {} got", counted(viewers.reporting, "viewer")),
+    };
+    format!(
+        "{who} {} of {} undamaged, {wrong} missing or damaged, {} late",
+        datagrams - wrong,
+        counted(datagrams, "datagram"),
+        counted(all.report.late_units, "unit"),
+    )
 }
 
 /// The figures of both documents; those of the connection are missing in the totals.

@@ -50,10 +50,13 @@ pub(super) fn answer(arguments: &Arguments, receiver: &str) -> Result<(), Failur
     }
     let state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let answer = state.answer();
-    if arguments.json {
-        emit_json(&document(destination, arguments, answer.as_ref()))?;
-    } else if let Some(answer) = &answer {
-        emit(&format!("{}\n\n{}", line(answer), details(answer)))?;
+    // Without one it ends with an error, which is the document then.
+    if let Some(answer) = &answer {
+        if arguments.json {
+            emit_json(&document(destination, arguments, answer))?;
+        } else {
+            emit(&format!("{}\n\n{}", line(answer), details(answer)))?;
+        }
     }
     ended?;
     if let Some(failure) = state.failure {
@@ -132,19 +135,16 @@ fn details(answer: &Answer) -> String {
     lines.join("\n")
 }
 
-fn document(destination: SocketAddr, arguments: &Arguments, answer: Option<&Answer>) -> Value {
-    let mut document = json!({
-        "receiver": destination.to_string(),
-        "packet_bytes": arguments.packet,
-        "answer": answer.map(line),
-    });
-    let Some(answer) = answer else { return document };
+fn document(destination: SocketAddr, arguments: &Arguments, answer: &Answer) -> Value {
     let limit = answer.limit.map(|limit| match limit {
         Limit::Machine => "machine",
         Limit::MaxRate => "max-rate",
         Limit::Time => "time",
     });
-    let fields = json!({
+    json!({
+        "receiver": destination.to_string(),
+        "packet_bytes": arguments.packet,
+        "answer": line(answer),
         "rate_bps": answer.rate.map(Rate::as_bits_per_sec),
         "rate_is_least": limit.is_some(),
         "rate_limit": limit,
@@ -161,9 +161,5 @@ fn document(destination: SocketAddr, arguments: &Arguments, answer: Option<&Answ
         "beyond_bytes": answer.beyond.get(),
         "time_s": answer.time.as_secs_f64(),
         "partial": answer.is_partial,
-    });
-    if let (Some(all), Value::Object(fields)) = (document.as_object_mut(), fields) {
-        all.extend(fields);
-    }
-    document
+    })
 }

@@ -65,7 +65,8 @@ fn a_file_whose_receiver_was_started_anew_is_an_error_on_both_sides() {
     first.child.wait().expect("it ends");
     let more = ["--to", "out2", "--identity", "who.pem"];
     let second = Receiver::start_at(&place, &at.to_string(), &more);
-    pipe.write_all(&sent[1_000_000..]).expect("written");
+    // The sender may have ended by then.
+    let _ = pipe.write_all(&sent[1_000_000..]);
     drop(pipe);
     ran(sender).fails(3, &["the receiver ended it", "lacks its beginning"]);
     let (code, printed) = second.end();

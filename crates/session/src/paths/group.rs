@@ -6,8 +6,8 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_transport::{ConnectionStatistics, SendStatistics};
 
 use super::{
-    MAX_PATHS, MAX_RETURN_AFTER, PathEvent, PathFigures, PathMode, RETURN_AFTER, SILENT,
-    SILENT_STANDBY,
+    CarryReason, MAX_PATHS, MAX_RETURN_AFTER, PathEvent, PathFigures, PathMode, RETURN_AFTER,
+    SILENT, SILENT_STANDBY,
 };
 
 /// Bytes of kept messages: twice what a flow has in flight.
@@ -58,6 +58,10 @@ struct Path {
     given: u64,
     /// When something was acknowledged last.
     alive: Time,
+    /// `progress` of its connection's first sample, and whether it has grown since: before that a round trip is no
+    /// silence.
+    first: Option<u64>,
+    is_answered: bool,
     /// Since when it has units that are not acknowledged.
     busy: Option<Time>,
     is_up: bool,
@@ -77,6 +81,8 @@ impl Path {
             sample: Sample::default(),
             given: 0,
             alive: Time::ZERO,
+            first: None,
+            is_answered: false,
             busy: None,
             is_up: false,
             steady: Time::ZERO,
@@ -84,6 +90,12 @@ impl Path {
             return_after: RETURN_AFTER,
             before: PathFigures::default(),
         }
+    }
+
+    /// How long nothing has been acknowledged that could have been.
+    fn silence(&self, now: Time) -> Duration {
+        let first = self.sample.round_trip.filter(|_| !self.is_answered);
+        now.since(self.alive + first.unwrap_or_default())
     }
 
     /// How long until this many bytes more have arrived, by what its window lets through.
@@ -132,6 +144,8 @@ pub(crate) struct Group<M> {
     mode: PathMode,
     paths: Vec<Path>,
     carrying: usize,
+    /// Of the stream; `None`: nothing is too late.
+    latency: Option<Duration>,
     next: u64,
     kept: VecDeque<Kept<M>>,
     kept_bytes: usize,
@@ -144,7 +158,13 @@ impl<M> Group<M> {
     pub(crate) fn new(mode: PathMode, count: usize) -> Self {
         let paths = vec![Path::new(); count.clamp(1, MAX_PATHS)];
         let (kept, again, events) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { mode, paths, carrying: 0, next: 0, kept, kept_bytes: 0, again, events }
+        let (carrying, latency, next, kept_bytes) = (0, None, 0, 0);
+        Self { mode, paths, carrying, latency, next, kept, kept_bytes, again, events }
+    }
+
+    /// What comes this long after what the fastest path brings is too late.
+    pub(crate) fn set_latency(&mut self, latency: Option<Duration>) {
+        self.latency = latency;
     }
 
     /// The number of the next message.
@@ -154,8 +174,9 @@ impl<M> Group<M> {
 
     /// A path has a connection with a new flow.
     pub(crate) fn opened(&mut self, now: Time, path: usize) {
-        self.paths[path].is_open = true;
-        self.paths[path].sample = Sample::default();
+        let it = &mut self.paths[path];
+        (it.is_open, it.sample) = (true, Sample::default());
+        (it.first, it.is_answered) = (None, false);
         self.mark_up(now, path);
         self.kept.iter_mut().for_each(|kept| kept.on[path] = None);
         // The first that is there carries: all are steady before the first unit.
@@ -186,6 +207,7 @@ impl<M> Group<M> {
     /// What a path says at `now`; then [`look`](Self::look).
     pub(crate) fn sample(&mut self, now: Time, path: usize, sample: Sample) {
         let it = &mut self.paths[path];
+        it.is_answered |= sample.progress > *it.first.get_or_insert(sample.progress);
         if sample.progress > it.sample.progress {
             it.alive = now;
         }
@@ -199,7 +221,7 @@ impl<M> Group<M> {
         for place in 0..self.paths.len() {
             let is_carrier = self.carries(place);
             let path = &self.paths[place];
-            let silence = now.since(path.alive);
+            let silence = path.silence(now);
             // Of questions alone, several may be lost in turn.
             let since_busy = path.busy.filter(|_| is_carrier).map(|busy| now.since(busy));
             let is_silent = since_busy.is_some_and(|busy| busy.min(silence) >= SILENT);
@@ -242,22 +264,39 @@ impl<M> Group<M> {
         }
     }
 
+    /// Whether what is sent on this path may arrive in time: how much longer it is under way than on the fastest is half of what
+    /// the round trip is longer, where both directions are alike.
+    fn is_in_time(&self, path: usize) -> bool {
+        let fastest = self.ups().filter_map(|up| self.paths[up].sample.round_trip).min();
+        let (own, Some(latency)) = (self.paths[path].sample.round_trip, self.latency) else {
+            return true;
+        };
+        own.zip(fastest).is_none_or(|(own, fastest)| own.saturating_sub(fastest) / 2 < latency)
+    }
+
     /// The path that carries alone; true if it is another one.
     fn choose(&mut self, now: Time) -> bool {
         if self.mode != PathMode::Failover {
             return false;
         }
-        let is_there = self.paths[self.carrying].is_up;
-        let preferred = if is_there {
-            let is_steady = |path: &Path| {
+        // The one that was heard last, of equal ones the first.
+        let heard_last = |among: &mut dyn Iterator<Item = usize>| {
+            among.min_by_key(|place| now.since(self.paths[*place].alive))
+        };
+        let in_time = heard_last(&mut self.ups().filter(|path| self.is_in_time(*path)));
+        let preferred = if !self.paths[self.carrying].is_up {
+            in_time.or_else(|| heard_last(&mut self.ups()))
+        } else if self.is_in_time(self.carrying) {
+            let is_steady = |place: &usize| {
+                let path = &self.paths[*place];
                 path.is_up
                     && now.since(path.steady) >= path.return_after
                     && now.since(path.alive) < SILENT
+                    && self.is_in_time(*place)
             };
-            self.paths.iter().take(self.carrying).position(is_steady)
+            (0..self.carrying).find(is_steady)
         } else {
-            // The one that was heard last, of equal ones the first.
-            self.ups().min_by_key(|place| now.since(self.paths[*place].alive))
+            in_time
         };
         let Some(path) = preferred else { return false };
         self.carry(now, path);
@@ -265,20 +304,28 @@ impl<M> Group<M> {
     }
 
     fn carry(&mut self, now: Time, path: usize) {
+        let is_slow = !self.is_in_time(self.carrying);
         let before = &mut self.paths[self.carrying];
-        let after = (!before.is_up).then(|| now.since(before.alive));
-        if after.is_some() {
+        let why = if !before.is_up {
+            CarryReason::Silent(now.since(before.alive))
+        } else if is_slow {
+            before.steady = now;
+            CarryReason::TooSlow(before.sample.round_trip.unwrap_or_default())
+        } else {
+            CarryReason::Preferred
+        };
+        if why == CarryReason::Preferred {
+            self.paths[path].returned = Some(now);
+        } else {
             let is_soon = before.returned.is_some_and(|at| now.since(at) < MAX_RETURN_AFTER);
             before.return_after = if is_soon {
                 (before.return_after * 2).min(MAX_RETURN_AFTER)
             } else {
                 RETURN_AFTER
             };
-        } else {
-            self.paths[path].returned = Some(now);
         }
         self.carrying = path;
-        self.events.push_back(PathEvent::Carries { path, after });
+        self.events.push_back(PathEvent::Carries { path, why });
     }
 
     /// Where the next message of so many bytes is to be sent.

@@ -117,9 +117,20 @@ pub enum PathEvent {
     Carries {
         /// The path.
         path: usize,
-        /// How long the one before had been silent; `None`: it is there, and this one is preferred.
-        after: Option<Duration>,
+        /// Why the one before does not.
+        why: CarryReason,
     },
+}
+
+/// Why another path carries the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CarryReason {
+    /// The one before was silent for this long.
+    Silent(Duration),
+    /// What the one before brings comes too late: its round trip.
+    TooSlow(Duration),
+    /// The one before is there, and this one is preferred.
+    Preferred,
 }
 
 /// What a path has done so far.

@@ -227,6 +227,8 @@ impl<H: SenderHandler> PathSender<H> {
             self.chosen = StreamLatency { latency, round_trip: longest, takeover };
             self.latency = Some(latency);
         }
+        let is_timed = self.options.reliability != Reliability::Full;
+        self.group.set_latency(self.latency.filter(|_| is_timed));
         for path in 0..self.dials.len() {
             self.open_flow(path)?;
         }

@@ -131,8 +131,14 @@ impl PathStream {
             depacketizer: Depacketizer::new(DepacketizerOptions::default()),
             events: VecDeque::new(),
         };
+        stream.note_latency();
         stream.handle_timeout(now);
         Ok(stream)
+    }
+
+    fn note_latency(&mut self) {
+        let is_timed = self.options.reliability != Reliability::Full;
+        self.group.set_latency(self.latency.filter(|_| is_timed));
     }
 
     /// A datagram of the encoder reaches the sender.
@@ -338,6 +344,7 @@ impl PathStream {
         if self.latency.is_none() && self.measuring.is_some() && is_measured {
             let chosen = longest.map_or(latency::LEAST, latency::chosen);
             self.latency = Some(chosen + self.options.mode.allowance());
+            self.note_latency();
             let open = (0..self.dials.len()).filter(|path| self.dials[*path].connection.is_some());
             open.collect::<Vec<_>>().into_iter().for_each(|path| self.open_flow(now, path));
         }

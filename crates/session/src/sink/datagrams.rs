@@ -258,6 +258,7 @@ mod tests {
         let depacketizer = StreamDepacketizer {
             depacketizer: Depacketizer::new(options),
             begins_with_first: false,
+            patience: Duration::ZERO,
         };
         let to = SocketAddr::from(([127, 0, 0, 1], 9));
         Datagrams::new(depacketizer, to, (None, None), Counts::default(), true)
