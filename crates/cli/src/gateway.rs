@@ -13,9 +13,11 @@ use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
     ACCEPT_BACK_OFF, Accepted, Activity, AnySocket, Backward, Begun, Buffers, Direction, Forward,
-    Pace, QosCaller, QosOptions, QosStream, Relayed, Reserve, SetupError, UNRELIABLE, is_exhausted,
-    is_of_one_connection,
+    Pace, QosCaller, QosOptions, QosStream, Rates, Relayed, Reserve, SetupError, UNRELIABLE,
+    is_exhausted, is_of_one_connection,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use serde_json::json;
 
@@ -540,14 +542,23 @@ fn forward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> 
     let mut pump = Forward::new(far.max_send_size().min(most));
     let mut pace = Pace::default();
     loop {
-        // What comes meanwhile becomes one message, up to the agreed size.
-        thread::sleep(pace.wait(Instant::now()));
-        match pump.step(tcp, |message| far.send_message(message)) {
-            Ok(true) => {
-                let (now, agreed) = (Instant::now(), far.agreed(Direction::Sending));
-                activity.note(now);
-                pace.on_sent(now, agreed.max_rate.value.or(agreed.peak_rate.value));
-            }
+        let rates = rates(far);
+        let (mut since, mut next) = (None, pace);
+        // What comes before it may be sent becomes one message, up to the agreed size.
+        let more = || {
+            let now = Instant::now();
+            let rest = pace.gather(now, *since.get_or_insert(now), rates);
+            if rest.is_zero() { Ok(false) } else { comes_within(tcp, rest) }
+        };
+        let send = |message: &[u8]| {
+            thread::sleep(pace.wait(Instant::now(), rates));
+            let now = Instant::now();
+            far.send_message(message).map(|()| next.on_sent(now, rates))
+        };
+        let step = pump.step(tcp, more, send);
+        pace = next;
+        match step {
+            Ok(true) => activity.note(Instant::now()),
             Ok(false) => break,
             Err(error) => {
                 both.break_off();
@@ -557,6 +568,26 @@ fn forward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> 
     }
     far.finish();
     Ok(())
+}
+
+/// The rates at which messages are sent.
+fn rates(far: &AnySocket) -> Rates {
+    let agreed = far.agreed(Direction::Sending);
+    Rates { max: agreed.max_rate.value, peak: agreed.peak_rate.value }
+}
+
+/// Whether a stream has bytes, or its end, before so much time has passed.
+fn comes_within(tcp: &TcpStream, limit: Wall) -> io::Result<bool> {
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let limit = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(tcp, PollFlags::IN)], Some(&limit)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn backward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> {

@@ -62,7 +62,7 @@ pub use {
     quic::{QosConnection, UNRELIABLE},
     quic_caller::QosCaller,
     quic_listener::QosConnectionListener,
-    relay::{Activity, Backward, Begun, Forward, Pace, Relayed},
+    relay::{Activity, Backward, Begun, Forward, Pace, Rates, Relayed},
     setup::{Disagreement, SetupError},
     socket::QosSocket,
     socket_listener::QosSocketListener,

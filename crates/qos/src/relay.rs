@@ -27,6 +27,10 @@ const IDLE: Wall = Wall::from_secs(30);
 /// How late a message may be that still counts as sent on time.
 const LATE: Wall = Wall::from_millis(5);
 
+/// Part of the interval between messages for which the rest of one is waited for, and the longest pause in it.
+const GATHERED: u32 = 10;
+const PAUSE: Wall = Wall::from_millis(5);
+
 /// The connections of a gateway, numbered from 1.
 #[derive(Debug)]
 pub struct Relayed<C> {
@@ -161,7 +165,7 @@ fn grow(buffer: &mut Vec<u8>, filled: usize, most: usize) {
     }
 }
 
-/// From a stream to messages: what one read gives is one message.
+/// From a stream to messages: what comes together is one message.
 #[derive(Debug)]
 pub struct Forward {
     buffer: Vec<u8>,
@@ -169,59 +173,113 @@ pub struct Forward {
     most: usize,
     /// Bytes of a message that is not sent yet.
     unsent: usize,
+    /// The stream has ended behind them.
+    has_ended: bool,
 }
 
 impl Forward {
     /// Messages have at most this many bytes, and at most 128 KiB.
     pub fn new(max_message: usize) -> Self {
         let most = max_message.min(MAX_PIECE);
-        Self { buffer: vec![0; most.min(FIRST_PIECE)], most, unsent: 0 }
+        Self { buffer: vec![0; most.min(FIRST_PIECE)], most, unsent: 0, has_ended: false }
     }
 
-    /// Reads once and sends; `false` at the end of the stream. After an error of `send`, the
-    /// message is sent by the next call.
+    /// Reads once, then as long as there is `more` and room, and sends; `false` at the end of the stream. After
+    /// an error of `send`, the message is sent by the next call.
     ///
     /// # Errors
-    /// That of the stream or of `send`.
+    /// That of the stream, of `more` or of `send`.
     pub fn step(
         &mut self,
         mut from: impl Read,
+        mut more: impl FnMut() -> io::Result<bool>,
         send: impl FnOnce(&[u8]) -> io::Result<()>,
     ) -> io::Result<bool> {
+        while self.unsent == 0 && !self.has_ended {
+            self.read(&mut from)?;
+        }
         if self.unsent == 0 {
-            self.unsent = match from.read(&mut self.buffer) {
-                Ok(0) => return Ok(false),
-                Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
-                Err(error) => return Err(error),
-            };
+            return Ok(false);
+        }
+        while self.unsent < self.most && !self.has_ended && more()? {
+            grow(&mut self.buffer, self.unsent, self.most);
+            self.read(&mut from)?;
         }
         send(&self.buffer[..self.unsent])?;
         grow(&mut self.buffer, self.unsent, self.most);
         self.unsent = 0;
         Ok(true)
     }
+
+    fn read(&mut self, from: &mut impl Read) -> io::Result<()> {
+        match from.read(&mut self.buffer[self.unsent..]) {
+            Ok(0) => self.has_ended = true,
+            Ok(length) => self.unsent += length,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
-/// The time of messages at a rate: none before its interval is over, and none later is made up for.
+/// The rates at which messages are sent: those that are agreed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// In the mean.
+    pub max: Option<MessageRate>,
+    /// Of two messages.
+    pub peak: Option<MessageRate>,
+}
+
+impl Rates {
+    /// Between two messages, and in the mean.
+    fn gaps(self) -> Option<(Wall, Wall)> {
+        let mean = self.max.or(self.peak).map(gap)?;
+        Some((self.peak.or(self.max).map(gap)?, mean))
+    }
+}
+
+/// The time of messages: two are at least as far apart as the peak rate says, and in the mean as the maximum rate, of which
+/// one more may go at once: what a reservation has room for (b of the TSpec, docs/qos-specification.md). No peak rate: it is the maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
+    /// The next message, by the peak rate.
     due: Option<Instant>,
+    /// The same by the mean, where no message is saved up.
+    mean: Option<Instant>,
 }
 
 impl Pace {
     /// How long to wait before the next message.
-    pub fn wait(&self, now: Instant) -> Wall {
-        self.due.map_or(Wall::ZERO, |due| due.saturating_duration_since(now))
+    pub fn wait(&self, now: Instant, rates: Rates) -> Wall {
+        let Some((_, mean)) = rates.gaps() else { return Wall::ZERO };
+        let left =
+            |at: Option<Instant>| at.map_or(Wall::ZERO, |at| at.saturating_duration_since(now));
+        left(self.due).max(left(self.mean).saturating_sub(mean))
     }
 
-    /// A message was sent: at most `rate` of them are agreed.
-    pub fn on_sent(&mut self, now: Instant, rate: Option<MessageRate>) {
-        let gap = rate.map(|rate| 1_000_000_000_000 / rate.as_thousandths().max(1));
+    /// How long to wait at `now` for more of a message of which the first bytes came at `since`: until it may be sent, and
+    /// after that through short pauses for a tenth of the interval, as the next message has to wait. Zero: it is sent.
+    pub fn gather(&self, now: Instant, since: Instant, rates: Rates) -> Wall {
+        let rest = rates.gaps().map_or(Wall::ZERO, |(_, mean)| {
+            (since + mean / GATHERED).saturating_duration_since(now).min(PAUSE)
+        });
+        self.wait(now, rates).max(rest)
+    }
+
+    /// A message is sent now.
+    pub fn on_sent(&mut self, now: Instant, rates: Rates) {
+        let gaps = rates.gaps();
         // From the time when it was due, so that a late wake-up does not add up.
         let since = self.due.filter(|due| now.saturating_duration_since(*due) < LATE);
-        self.due = gap.map(|gap| since.unwrap_or(now) + Wall::from_nanos(gap));
+        self.due = gaps.map(|(peak, _)| since.unwrap_or(now) + peak);
+        let since = self.mean.filter(|mean| now.saturating_duration_since(*mean) < LATE);
+        self.mean = gaps.map(|(_, mean)| since.unwrap_or(now) + mean);
     }
+}
+
+fn gap(rate: MessageRate) -> Wall {
+    Wall::from_nanos(1_000_000_000_000 / rate.as_thousandths().max(1))
 }
 
 /// From messages to a stream.
@@ -272,6 +330,10 @@ impl Backward {
 mod tests {
     use super::*;
 
+    fn at_most(rate: u32) -> Rates {
+        Rates { max: Some(MessageRate::per_second(rate)), peak: None }
+    }
+
     fn host(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
     }
@@ -286,16 +348,16 @@ mod tests {
     #[test]
     fn no_second_has_more_messages_than_the_rate_also_after_a_pause() {
         let (mut pace, start) = (Pace::default(), Instant::now());
-        let rate = Some(MessageRate::per_second(80));
+        let rates = at_most(80);
         let mut sent: Vec<Wall> = Vec::new();
         let mut now = start;
         for number in 0..1_000u64 {
             // Late wake-ups, and now and then nothing to send.
-            now += pace.wait(now) + Wall::from_micros(number * 7_919 % 3_000);
+            now += pace.wait(now, rates) + Wall::from_micros(number * 7_919 % 3_000);
             if number % 97 == 0 {
                 now += Wall::from_millis(700);
             }
-            pace.on_sent(now, rate);
+            pace.on_sent(now, rates);
             sent.push(now - start);
         }
         for (first, at) in sent.iter().enumerate() {
@@ -305,8 +367,8 @@ mod tests {
         }
         let whole = sent.last().unwrap().as_secs_f64() - 11.0 * 0.7;
         assert!((12.4..12.7).contains(&whole), "{whole} s for 1,000 messages");
-        pace.on_sent(now, None);
-        assert_eq!(pace.wait(now), Wall::ZERO);
+        pace.on_sent(now, Rates::default());
+        assert_eq!(pace.wait(now, Rates::default()), Wall::ZERO);
     }
 
     #[test]
@@ -319,7 +381,7 @@ mod tests {
                 lengths.push(message.len());
                 Ok(())
             };
-            assert!(forward.step(&mut stream, sent).unwrap());
+            assert!(forward.step(&mut stream, || Ok(false), sent).unwrap());
             assert!(backward.step(&mut stream, io::sink()).unwrap());
         }
         assert_eq!(lengths[..5], [8 << 10, 16 << 10, 32 << 10, 64 << 10, 100_000]);
@@ -327,8 +389,63 @@ mod tests {
         assert_eq!(backward.buffer.len(), MAX_PIECE);
         // Short reads need no more.
         let mut forward = Forward::new(usize::MAX);
-        assert!(forward.step(&b"short"[..], |_| Ok(())).unwrap());
+        assert!(forward.step(&b"short"[..], || Ok(false), |_| Ok(())).unwrap());
         assert_eq!(forward.buffer.len(), FIRST_PIECE);
+    }
+
+    #[test]
+    fn what_comes_before_a_message_is_sent_is_part_of_it() {
+        let bytes = vec![7; 50_000];
+        let (mut stream, mut forward) = (&bytes[..], Forward::new(40_000));
+        let mut lengths = Vec::new();
+        let mut step = |fails: bool| {
+            let sent = |message: &[u8]| {
+                lengths.push(message.len());
+                if fails { Err(ErrorKind::Other.into()) } else { Ok(()) }
+            };
+            forward.step(&mut stream, || Ok(true), sent)
+        };
+        assert!(step(true).is_err());
+        assert!(step(false).unwrap() && step(false).unwrap());
+        assert!(!step(false).unwrap(), "it has ended");
+        assert_eq!(lengths, [40_000, 40_000, 10_000]);
+    }
+
+    #[test]
+    fn more_of_a_message_is_waited_for_until_it_may_be_sent_and_for_a_tenth_of_the_interval() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        let one = at_most(1);
+        let ms = Wall::from_millis;
+        assert_eq!(pace.gather(now, now, Rates::default()), Wall::ZERO);
+        assert_eq!(pace.gather(now, now, one), ms(5));
+        assert_eq!(pace.gather(now + ms(98), now, one), ms(2));
+        assert_eq!(pace.gather(now + ms(100), now, one), Wall::ZERO);
+        assert_eq!(pace.gather(now, now, at_most(100)), ms(1));
+        pace.on_sent(now, one);
+        assert_eq!(pace.gather(now + ms(300), now + ms(300), one), ms(700));
+        assert_eq!(pace.gather(now + ms(1_000), now + ms(300), one), Wall::ZERO);
+    }
+
+    #[test]
+    fn two_messages_may_be_as_near_as_the_peak_rate_says_and_many_as_the_maximum() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let rates =
+            Rates { max: Some(MessageRate::per_second(1)), peak: Some(MessageRate::per_second(4)) };
+        let mut now = start;
+        let sent = [0; 4].map(|_| {
+            now += pace.wait(now, rates);
+            pace.on_sent(now, rates);
+            (now - start).as_millis()
+        });
+        assert_eq!(sent, [0, 250, 1_000, 2_000]);
+        // After a pause one more goes at once, not two.
+        now += Wall::from_secs(10);
+        let later = [0; 3].map(|_| {
+            now += pace.wait(now, rates);
+            pace.on_sent(now, rates);
+            (now - start).as_millis()
+        });
+        assert_eq!(later, [12_000, 12_250, 13_000]);
     }
 
     #[test]

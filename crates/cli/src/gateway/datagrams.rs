@@ -11,7 +11,7 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Percent;
 use ontempo_mechanisms::qos::{Specification, Term};
-use ontempo_qos::{Activity, AnySocket, Direction, Pace};
+use ontempo_qos::{Activity, AnySocket, Pace};
 
 use super::{Far, Near, Relay};
 
@@ -204,20 +204,21 @@ pub(super) fn forward(flow: &Flow, far: &AnySocket, activity: &Activity) -> io::
     while !flow.is_over(activity) {
         let Some(length) = flow.receive(&mut room) else { continue };
         // What comes meanwhile waits, as far as there is room.
-        thread::sleep(pace.wait(Instant::now()));
+        let rates = super::rates(far);
+        thread::sleep(pace.wait(Instant::now(), rates));
         if length > far.max_send_size() {
             flow.dropped.fetch_add(1, Relaxed);
             continue;
         }
+        let now = Instant::now();
         if let Err(error) = far.send_message(&room[..length]) {
             // The other end has ended it, or this one has.
             let is_over = flow.is_over(activity);
             flow.end();
             return if is_over { Ok(()) } else { Err(error) };
         }
-        let (now, agreed) = (Instant::now(), far.agreed(Direction::Sending));
         activity.note(now);
-        pace.on_sent(now, agreed.max_rate.value.or(agreed.peak_rate.value));
+        pace.on_sent(now, rates);
     }
     flow.end();
     far.finish();

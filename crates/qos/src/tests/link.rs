@@ -113,7 +113,8 @@ impl Link {
         let bound = 2 * (waiting(&self.far.channel) + waiting(&self.near)) + 200_000;
         let mut steps = 0;
         while let Some(pump) = &mut self.forward {
-            let step = pump.step(&self.near, |message| self.far.send_message(message));
+            let send = |message: &[u8]| self.far.send_message(message);
+            let step = pump.step(&self.near, || Ok(false), send);
             if !is_going_on(&mut self.forward, step) {
                 break;
             }
