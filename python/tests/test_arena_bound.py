@@ -281,9 +281,9 @@ def test_a_run_with_equally_long_buffers_counts_each_picture_once(tmp_path: File
     assert len({buffer.ms for buffer in one.of(UDP)}) == 1
     (cell,) = cells_of(one, [UDP], tmp_path, seeds=(1,))
     player_s = playout_ms(one.path, one.buffers[0].ms) / 1000
-    columns = ("decodable_pictures", "sound_frames", "decodable_sound", "media_bytes", "wire_bytes")
-    columns += ("back_bytes", "freezes", "frozen_s", *rows.LATENCIES)
+    counted = ["decodable_pictures", "sound_frames", "decodable_sound", "media_bytes", "wire_bytes"]
+    counted += ["back_bytes", "freezes", "frozen_s", *rows.LATENCIES]
     run = {"flow": 0, "group": "film", "player_latency_s": player_s, "pictures": 50}
-    media = pl.DataFrame([run | dict.fromkeys(columns, 1)] * 3)
+    media = pl.DataFrame([run | dict.fromkeys(counted, 1)] * 3)
     found = list(rows.of_cell(media, cell, one, UDP))
     assert [row["pictures"] for row in found] == [50, 50, 50]

@@ -302,7 +302,7 @@ impl<H: ReceiverHandler> Receiver<H> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::SocketAddr;
     use std::ops::ControlFlow;
 
@@ -313,7 +313,8 @@ mod tests {
     use crate::receiver::ReceiverOptions;
     use crate::sink::Target;
 
-    struct Nobody;
+    /// Takes no stream.
+    pub(crate) struct Nobody;
 
     impl ReceiverHandler for Nobody {
         fn open(&mut self) -> Result<Target, String> {
@@ -326,7 +327,7 @@ mod tests {
     }
 
     /// A listener, and what connects to it.
-    fn listener() -> (Listener, impl Fn() -> Connection) {
+    pub(crate) fn listener() -> (Listener, impl Fn() -> Connection) {
         let options = Options::default();
         let identity = Identity::self_signed(&["localhost"]).expect("made");
         let at = SocketAddr::from(([127, 0, 0, 1], 0));

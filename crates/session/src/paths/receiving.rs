@@ -351,40 +351,18 @@ enum Turn {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-    use std::ops::ControlFlow;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use bytes::Bytes;
-    use ontempo_transport::live::{Listener, Options, connect};
-    use ontempo_transport::{Identity, Token, Trust};
 
     use super::*;
     use crate::receiver::ReceiverOptions;
-    use crate::sink::Target;
-
-    struct Nobody;
-
-    impl ReceiverHandler for Nobody {
-        fn open(&mut self) -> Result<Target, String> {
-            Err("it is not opened".to_owned())
-        }
-
-        fn on_event(&mut self, _: ReceiverEvent<'_>) -> ControlFlow<()> {
-            ControlFlow::Continue(())
-        }
-    }
+    use crate::takeover::tests::{Nobody, listener};
 
     #[test]
     fn the_rest_of_a_path_s_turn_is_not_taken_once_the_receiver_is_to_end() {
-        let options = Options::default();
-        let identity = Identity::self_signed(&["localhost"]).expect("made");
-        let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let token = Token::new(b"open").expect("short");
-        let listener = Listener::bind(at, &identity, token.clone(), &options).expect("a free port");
-        let trust = Trust::Fingerprint(identity.fingerprint());
-        let near = connect(listener.local(), "localhost", &trust, token, &options);
-        let near = near.expect("connected");
+        let (listener, come) = listener();
+        let near = come();
         let connection = listener.accept();
         let sent = near.open_flow(FlowConfig::default()).expect("opened");
         for number in 0..3u32 {
