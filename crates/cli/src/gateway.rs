@@ -543,7 +543,7 @@ fn forward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> 
     let mut pace = Pace::default();
     loop {
         let rates = rates(far);
-        let (mut since, mut next) = (None, pace);
+        let (mut since, mut sent_at) = (None, Instant::now());
         // What comes before it may be sent becomes one message, up to the agreed size.
         let more = || {
             let now = Instant::now();
@@ -552,13 +552,14 @@ fn forward(tcp: &TcpStream, both: &Both, activity: &Activity) -> io::Result<()> 
         };
         let send = |message: &[u8]| {
             thread::sleep(pace.wait(Instant::now(), rates));
-            let now = Instant::now();
-            far.send_message(message).map(|()| next.on_sent(now, rates))
+            sent_at = Instant::now();
+            far.send_message(message)
         };
-        let step = pump.step(tcp, more, send);
-        pace = next;
-        match step {
-            Ok(true) => activity.note(Instant::now()),
+        match pump.step(tcp, more, send) {
+            Ok(true) => {
+                activity.note(Instant::now());
+                pace.on_sent(sent_at, rates);
+            }
             Ok(false) => break,
             Err(error) => {
                 both.break_off();

@@ -269,12 +269,13 @@ impl Pace {
 
     /// A message is sent now.
     pub fn on_sent(&mut self, now: Instant, rates: Rates) {
-        let gaps = rates.gaps();
         // From the time when it was due, so that a late wake-up does not add up.
-        let since = self.due.filter(|due| now.saturating_duration_since(*due) < LATE);
-        self.due = gaps.map(|(peak, _)| since.unwrap_or(now) + peak);
-        let since = self.mean.filter(|mean| now.saturating_duration_since(*mean) < LATE);
-        self.mean = gaps.map(|(_, mean)| since.unwrap_or(now) + mean);
+        let after = |due: Option<Instant>, gap: Wall| {
+            due.filter(|due| now.saturating_duration_since(*due) < LATE).unwrap_or(now) + gap
+        };
+        let (peak, mean) = rates.gaps().unzip();
+        self.due = peak.map(|gap| after(self.due, gap));
+        self.mean = mean.map(|gap| after(self.mean, gap));
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,6 +15,7 @@ use ontempo_session::{
     Backlog, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Sender, SenderEvent,
     SenderOptions, Source, Target,
 };
+use ontempo_testing::path_that_can_be_cut;
 use ontempo_transport::live::{Listener, connect};
 use ontempo_transport::{CloseReason, FlowConfig};
 
@@ -72,32 +72,6 @@ fn a_sender_that_is_refused_waits_and_what_was_acknowledged_is_sent_again() {
     assert_eq!((totals.flow.units, totals.reconnected), (102, 0));
 }
 
-/// Hands datagrams on between a client and `to`, until the path is cut.
-fn path(to: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
-    let [front, back] =
-        [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket of this machine"));
-    let at = front.local_addr().expect("an address");
-    let (is_cut, client) = (Arc::<AtomicBool>::default(), Arc::new(Mutex::new(None)));
-    for forward in [true, false] {
-        let [from, out] = [&front, &back].map(|one| one.try_clone().expect("a socket"));
-        let (from, out) = if forward { (from, out) } else { (out, from) };
-        let (is_cut, client) = (Arc::clone(&is_cut), Arc::clone(&client));
-        spawn(move || {
-            let mut room = [0; 65_536];
-            while let Ok((length, source)) = from.recv_from(&mut room) {
-                if forward {
-                    *client.lock().expect("no panic") = Some(source);
-                }
-                let target = if forward { Some(to) } else { *client.lock().expect("no panic") };
-                if let Some(target) = target.filter(|_| !is_cut.load(Ordering::Relaxed)) {
-                    let _ = out.send_to(&room[..length], target);
-                }
-            }
-        });
-    }
-    (at, is_cut)
-}
-
 /// Counts streams that have ended.
 struct Ends(Seen, Arc<AtomicUsize>);
 
@@ -118,7 +92,7 @@ impl ReceiverHandler for Ends {
 fn who_has_come_and_is_gone_again_takes_no_place_of_a_sender_whose_path_is_interrupted() {
     let (listener, options) = both();
     let remote = listener.local();
-    let (at, is_cut) = path(remote);
+    let (at, is_cut) = path_that_can_be_cut(remote);
     let (seen, ends) = (Seen::default(), Arc::<AtomicUsize>::default());
     let stop = Arc::<AtomicBool>::default();
     let receiving = {

@@ -1,6 +1,6 @@
 //! Shared by tests: records a test that this machine cannot run as skipped; draws what hostile
 //! peers send ([`hostile`]); multiplexes AV1; counts what is allocated; makes a [`Link`]
-//! between namespaces.
+//! between namespaces, and a path that can be cut.
 //!
 //! cargo's harness knows only passed and failed, and hides the output of passed tests. A test that
 //! skips itself is therefore recorded in a file, which `make test` counts.
@@ -9,6 +9,7 @@ mod allocator;
 mod av1;
 pub mod hostile;
 mod link;
+mod path;
 mod usage;
 
 use std::env;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 pub use allocator::CountingAllocator;
 pub use av1::{Av1Framing, av1_transport_stream, section_checksum};
 pub use link::Link;
+pub use path::path_that_can_be_cut;
 pub use usage::used;
 
 /// The environment variable that names the file of skips. Each line holds kind, test and reason,

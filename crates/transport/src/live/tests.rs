@@ -1,9 +1,8 @@
 //! Over loopback, with real sockets and threads.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 use std::time::{Duration as Wall, Instant};
 
@@ -15,6 +14,7 @@ use crate::{
     CloseReason, Configuration, Delivery, DeliveryOrder, FlowConfig, Identity, Reliability, Token,
     Trust,
 };
+use ontempo_testing::path_that_can_be_cut;
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket};
 
 const SOON: Wall = Wall::from_secs(10);
@@ -314,39 +314,13 @@ fn a_flow_has_its_last_statistics_when_the_peer_has_closed() {
     assert_eq!(flow.statistics().map(|all| all.units), Some(3));
 }
 
-/// Hands datagrams on between a client and `to`, until it is told that the path is cut.
-fn path(to: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
-    let [front, back] = [(); 2].map(|()| UdpSocket::bind(local()).expect("a socket"));
-    let at = front.local_addr().expect("an address");
-    let (is_cut, client) =
-        (Arc::<AtomicBool>::default(), Arc::<Mutex<Option<SocketAddr>>>::default());
-    for forward in [true, false] {
-        let [from, out] = [&front, &back].map(|one| one.try_clone().expect("a socket"));
-        let (from, out) = if forward { (from, out) } else { (out, from) };
-        let (is_cut, client) = (Arc::clone(&is_cut), Arc::clone(&client));
-        spawn(move || {
-            let mut room = [0; 65_536];
-            while let Ok((length, source)) = from.recv_from(&mut room) {
-                if forward {
-                    *client.lock().expect("no panic") = Some(source);
-                }
-                let target = if forward { Some(to) } else { *client.lock().expect("no panic") };
-                if let Some(target) = target.filter(|_| !is_cut.load(Ordering::Relaxed)) {
-                    let _ = out.send_to(&room[..length], target);
-                }
-            }
-        });
-    }
-    (at, is_cut)
-}
-
 #[test]
 fn what_was_acknowledged_can_be_read_though_the_connection_is_closed_or_lost() {
     for is_lost in [false, true] {
         let mut options = Options::default();
         options.configuration.idle_timeout = Duration::from_secs(1);
         let (listener, trust) = listener(&options);
-        let (at, is_cut) = path(listener.local());
+        let (at, is_cut) = path_that_can_be_cut(listener.local());
         let near = connect(at, "localhost", &trust, token("open"), &options).expect("connected");
         let far = listener.accept();
         let flow = near.open_flow(FlowConfig::default()).expect("opened");

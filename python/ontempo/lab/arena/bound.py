@@ -149,7 +149,7 @@ def pictures_of(
                 needs, reference = anchor, len(found)
                 if kind_before == "P":
                     kind = "B"
-                elif anchor >= 0:  # before the first key picture nothing tells the kinds apart
+                elif anchor >= 0:  # before the first key picture the kinds are not known
                     anchor, kind = len(found), "P"
             kind_before = kind
             size = row["size_bytes"] * HEADERS
