@@ -1,7 +1,7 @@
 """ontempo compared with other transports.
 
-sudo python -m experiments.comparison --quick
-sudo python -m experiments.comparison --full --page docs/comparison.md
+sudo python -m experiments.comparison
+sudo python -m experiments.comparison --grid full --page docs/comparison.md
 """
 
 from collections.abc import Sequence
@@ -13,38 +13,36 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ontempo.lab.claims import Scale
 from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
 from ontempo.lab.real_time import MACHINE, circumstances, hindrance
 from ontempo.lab.study import Cell
 from ontempo.lab.terminal import exit_codes, run_shown
 
-from .contenders import CONTENDERS, Contender
+from .contenders import CONTENDERS, SIDE_BY_SIDE, Contender
 from .measure import comparison_cell
-from .page import COLUMNS, cells, figures, path_words, tables, write_page
-from .paths import paths
-from .readings import readings
+from .page import COLUMNS, cells, figures, tables, write_page
+from .paths import HARD, QUICK, Grid, Path, paths
+from .readings import path_of, readings
 
-TOGETHER = 6
-"""Contenders that run side by side; its effect: docs/comparison.md."""
-
-COUNTED_S = {"quick": 20, "full": 60}
+COUNTED_S = 20
 """Measured seconds of the stream."""
 
 
-def batches(chosen: Sequence[Contender]) -> list[list[Contender]]:
+def batches(chosen: Sequence[Contender], path: Path) -> list[list[Contender]]:
     """The contenders that run side by side: the same ones together, whichever are missing."""
-    rows = [CONTENDERS[at : at + TOGETHER] for at in range(0, len(CONTENDERS), TOGETHER)]
-    left = [[one for one in row if one in chosen] for row in rows]
+    seldom = path in {*QUICK, *HARD}
+    left = [
+        [one for one in row if one in chosen and (one.everywhere or seldom)] for row in SIDE_BY_SIDE
+    ]
     return [row for row in left if row]
 
 
-def comparison_cells(scale: Scale, chosen: Sequence[Contender]) -> list[Cell]:
+def comparison_cells(grid: Grid, chosen: Sequence[Contender]) -> list[Cell]:
     """Every path with every contender."""
     return [
-        comparison_cell(path, together, COUNTED_S[scale], seed=0)
-        for path in paths(scale)
-        for together in batches(chosen)
+        comparison_cell(path, together, COUNTED_S, seed=0)
+        for path in paths(grid)
+        for together in batches(chosen, path)
     ]
 
 
@@ -61,7 +59,7 @@ def show(rows: pl.DataFrame, contenders: Sequence[Contender], console: Console) 
     shown = {one.name: one.shown for one in contenders}
     for (_,), of_path in rows.group_by(["path"], maintain_order=True):
         table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
-        table.title = path_words(of_path.row(0, named=True))
+        table.title = path_of(of_path.row(0, named=True)).words
         for heading in COLUMNS:
             first = heading == COLUMNS[0]
             table.add_column(heading, justify="left" if first else "right", no_wrap=first)
@@ -80,7 +78,9 @@ def pacing_words(rows: pl.DataFrame) -> str:
 
 
 def main(
-    quick: Annotated[bool, typer.Option("--quick/--full", help="Six paths, or all.")] = True,
+    grid: Annotated[
+        Grid, typer.Option(help="Six paths, hard ones, or these and all constant links.")
+    ] = Grid.quick,
     only: Annotated[
         list[str] | None, typer.Option(help="A contender by name; may be repeated.")
     ] = None,
@@ -95,9 +95,8 @@ def main(
 
     Finished cells are stored: an interrupted study resumes.
     """
-    scale: Scale = "quick" if quick else "full"
     words = "".join(f" --only {name}" for name in only or [])
-    with exit_codes(f"python -m experiments.comparison --{scale} --out {out}{words}"):
+    with exit_codes(f"python -m experiments.comparison --grid {grid} --out {out}{words}"):
         if hindered := hindrance():
             raise UnfitEnvironmentError(hindered)
         asked = choose(only or [])
@@ -109,7 +108,7 @@ def main(
             console.print(line, markup=False)
         if not chosen:
             raise UnfitEnvironmentError("none of the contenders is on this machine")
-        results = run_shown(comparison_cells(scale, chosen), out)
+        results = run_shown(comparison_cells(grid, chosen), out)
         rows = readings(results, chosen)
         show(rows, chosen, console)
         notes = [pacing_words(rows), circumstances(results.table(MACHINE))]

@@ -30,7 +30,8 @@ class Contender:
     returns why it cannot be run on this machine, empty if it can. `buffer_ms` is how
     long received packets may wait, in milliseconds: its own setting, or the path's rule if it
     has no buffer. `congestion` is the kernel's TCP congestion control in the hosts of both ends, by
-    default the machine's.
+    default the machine's. One that is not `everywhere` runs over the paths of the quick grid and
+    the hard ones only.
     """
 
     name: str
@@ -41,31 +42,46 @@ class Contender:
     version: Callable[[], str] = lambda: ""
     buffer_ms: Callable[[Path], int] = lambda path: path.latency_ms
     congestion: str = ""
+    everywhere: bool = True
 
 
 def _package(name: str, program: str) -> Callable[[], str]:
     return lambda: "" if shutil.which(program) else f"not run: install {name}"
 
 
-def _srt(name: str, shown: str, latency: Callable[[Path], int]) -> Contender:
+def _rule(path: Path) -> int:
+    return path.latency_ms
+
+
+def _srt(
+    name: str,
+    shown: str,
+    latency: Callable[[Path], int] = _rule,
+    options: str = "",
+) -> Contender:
     def send(path: Path) -> list[str]:
-        target = f"srt://{{peer}}:{WIRE}?mode=caller&latency={latency(path)}"
+        target = f"srt://{{peer}}:{WIRE}?mode=caller&latency={latency(path)}{options}"
         return ["srt-live-transmit", "-q", f"udp://127.0.0.1:{INPUT}", target]
 
     def receive(path: Path) -> list[str]:
-        source = f"srt://:{WIRE}?mode=listener&latency={latency(path)}"
+        source = f"srt://:{WIRE}?mode=listener&latency={latency(path)}{options}"
         return ["srt-live-transmit", "-q", source, f"udp://127.0.0.1:{OUTPUT}"]
 
     lacks = _package("srt-tools", "srt-live-transmit")
     return Contender(name, shown, send, receive, lacks, srt_version, latency)
 
 
-def _rist(name: str, shown: str, buffer: Callable[[Path], int]) -> Contender:
+def _rist(
+    name: str,
+    shown: str,
+    buffer: Callable[[Path], int] = _rule,
+    options: tuple[str, ...] = (),
+) -> Contender:
     quiet = ("-p", "1", "-S", "0", "-v", "3")
 
     def send(path: Path) -> list[str]:
         target = f"rist://{{peer}}:{WIRE}?buffer={buffer(path)}"
-        return ["ristsender", *quiet, "-i", f"udp://@127.0.0.1:{INPUT}", "-o", target]
+        return ["ristsender", *quiet, *options, "-i", f"udp://@127.0.0.1:{INPUT}", "-o", target]
 
     def receive(path: Path) -> list[str]:
         source = f"rist://@0.0.0.0:{WIRE}?buffer={buffer(path)}"
@@ -190,34 +206,34 @@ HTTP = Contender(
 )
 """A chunked POST over the kernel's TCP."""
 
-SRT = _srt("srt", "SRT", lambda path: path.latency_ms)
+SRT = _srt("srt", "SRT")
+SRT_ENCRYPTED = _srt("srt-encrypted", "SRT, AES", options="&passphrase=a+long+secret&pbkeylen=16")
+SRT_FEC = _srt("srt-fec", "SRT, FEC", options="&packetfilter=fec,cols:10,rows:10,arq:always")
+"""A packet of repair for each ten in a row and in a column, and retransmissions from the first."""
+
+RIST = _rist("rist", "RIST")
+RIST_NO_NULLS = _rist("rist-no-nulls", "RIST, no nulls", options=("-n",))
+"""Null packets do not travel."""
+
 SRT_FIXED = _srt("srt-120", "SRT, 120 ms", lambda _path: 120)
-RIST = _rist("rist", "RIST", lambda path: path.latency_ms)
 RIST_FIXED = _rist("rist-1000", "RIST, 1 s", lambda _path: 1000)
 
 
-def _ontempo(name: str, shown: str, delivery: str, control: str = "pert") -> Contender:
+def _ontempo(
+    name: str, shown: str, delivery: str, control: str = "", *, everywhere: bool = False
+) -> Contender:
     def send(path: Path) -> list[str]:
-        source, target = f"udp://127.0.0.1:{INPUT}", f"{{peer}}:{WIRE}"
+        target = ("--to", f"{{peer}}:{WIRE}", "--insecure")
         delivered = ("--delivery", delivery, "--latency", f"{path.latency_ms} ms")
-        controlled = ("--congestion", control)
-        return [
-            program(),
-            "send",
-            "--from",
-            source,
-            "--to",
-            target,
-            "--insecure",
-            *delivered,
-            *controlled,
-        ]
+        controlled = ("--congestion", control) if control else ()
+        source = ("--from", f"udp://127.0.0.1:{INPUT}")
+        return [program(), "send", *source, *target, *delivered, *controlled]
 
     def receive(_path: Path) -> list[str]:
         sink = f"udp://127.0.0.1:{OUTPUT}"
         return [program(), "receive", "--listen", f":{WIRE}", "--to", sink, "--anyone"]
 
-    return Contender(name, shown, send, receive, _ontempo_lacks)
+    return Contender(name, shown, send, receive, _ontempo_lacks, everywhere=everywhere)
 
 
 @cache
@@ -230,11 +246,25 @@ def _ontempo_lacks() -> str:
 
 
 ORDERS = (
-    _ontempo("ontempo-ordered", "ontempo, in order", "in-order"),
+    _ontempo("ontempo-ordered", "ontempo, in order", "in-order", everywhere=True),
+    _ontempo("ontempo-partial-order", "ontempo, partial order", "partial-order", everywhere=True),
     _ontempo("ontempo-out-of-sequence", "ontempo, out of order", "out-of-order"),
-    _ontempo("ontempo-partial-order", "ontempo, partial order", "partial-order"),
+)
+"""Over BBR for media, the program's default; in order, likewise."""
+
+CONTROLS = (
+    _ontempo("ontempo-media", "ontempo, in order, media", "in-order", "media"),
+    _ontempo("ontempo-pert", "ontempo, in order, PERT", "in-order", "pert"),
     _ontempo("ontempo-cubic", "ontempo, in order, CUBIC", "in-order", "cubic"),
 )
-"""Over PERT, the program's default, and once over CUBIC."""
 
-CONTENDERS = (DIRECT, RTP, HTTP, SRT, RIST, SRT_FIXED, RIST_FIXED, *ORDERS)
+IN_ORDER, PARTIAL_ORDER, OUT_OF_ORDER = ORDERS
+
+SIDE_BY_SIDE = (
+    (DIRECT, RTP, HTTP, SRT, SRT_ENCRYPTED, IN_ORDER),
+    (SRT_FEC, SRT_FIXED, RIST, RIST_NO_NULLS, RIST_FIXED, PARTIAL_ORDER),
+    (OUT_OF_ORDER, *CONTROLS),
+)
+"""Who runs at the same time; its effect: docs/comparison.md."""
+
+CONTENDERS = tuple(one for row in SIDE_BY_SIDE for one in row)

@@ -85,7 +85,7 @@ def distinct_units(stream: Stream) -> list[Unit]:
 def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.DataFrame:
     """A row for each unit: when its last packet was sent, and the time until it was complete.
 
-    `latency_s` is null if a part never arrived.
+    `sent_s` counts from the first datagram; `latency_s` is null if a part never arrived.
     """
     begin = left_ns[0]
     rows = []

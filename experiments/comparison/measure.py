@@ -1,16 +1,18 @@
 """One cell: some contenders carry the stream side by side, each over its own path, all alike.
 
-python -m experiments.comparison.measure srt 0.05 100 2.0 out/one    # needs root
+python -m experiments.comparison.measure srt rist loss=0.05 'source="cbr"' out/one    # needs root
 """
 
 import json
 import shutil
 import sys
+import tomllib
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path as File
+from typing import Any
 
 import polars as pl
 
@@ -22,7 +24,7 @@ from .contenders import CONTENDERS, INPUT, OUTPUT, WIRE, Contender
 from .encode import make_stream, stream_key
 from .ends import NAMESPACE
 from .frames import arrivals, pacing_errors, packet_latencies, quantile, read_times, unit_table
-from .paths import Path
+from .paths import FULL_PACKET_BYTES, LABELS, Path
 from .stream import PACKET, PER_DATAGRAM, Stream, read_stream
 
 HERE = File(__file__).parent
@@ -43,6 +45,9 @@ CLOSE_S = 3.5
 PEER_SOONER_S = 0.5
 """By how much the emulator starts the sink before the source, in seconds."""
 
+DOWNLOAD = "download"
+"""The flow group of the download beside the contender of a number: ``download3``."""
+
 CLOCK_MAY_MOVE_S = 0.000_5
 """By how much CLOCK_REALTIME may be set during a run, in seconds; beyond, the run is refused."""
 
@@ -52,19 +57,25 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
     duration_s = WARM_UP_S + LEAD_S + counted_s + DRAIN_S + CLOSE_S
     ends = [(one, f"s{number}", f"r{number}") for number, one in enumerate(together)]
     links = ", ".join(path.link(begin, end) for _, begin, end in ends)
-    flows = ", ".join(
+    flows = [
         f'"{one.name}" = {{ from = "{begin}", to = "{end}", transport = {{ kind = "own" }},'
         f' application = {{ kind = "command", command = ["true"], peer = ["true"] }} }}'
         for one, begin, end in ends
-    )
-    names = tuple(one.name for one in together)
+    ]
+    if path.queue_bdp:
+        flows += [
+            f'{DOWNLOAD}{number} = {{ from = "{begin}", to = "{end}", application = {{ kind = "ftp"'
+            f' }}, transport = {{ kind = "tcp", packet = "{FULL_PACKET_BYTES} bytes",'
+            f' congestion = {{ kind = "cubic", variant = "linux" }} }} }}'
+            for number, (_, begin, end) in enumerate(ends)
+        ]
     versions = ", ".join(f"{one.name} {one.version()}" for one in together)
     measurement = Measurement(
         "comparison",
         partial(measure, path=path, together=together, counted_s=counted_s),
         (
             ("contenders", versions),
-            ("stream", stream_key(LEAD_S + counted_s)),
+            ("stream", stream_key(LEAD_S + counted_s, path.source)),
             ("seconds", json.dumps([WARM_UP_S, LEAD_S, DRAIN_S])),
             (
                 "settings",
@@ -74,17 +85,12 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
             ),
         ),
     )
-    labels = (
-        ("loss", path.loss),
-        ("pattern", path.pattern),
-        ("rtt_ms", path.rtt_ms),
-        ("share", path.share),
-        ("together", len(names)),
-    )
+    labels = (*((name, getattr(path, name)) for name in LABELS), ("together", len(together)))
     overrides = (
         f'duration="{duration_s} s"',
         f"topology.links=[{links}]",
-        f"flows={{ {flows} }}",
+        f"flows={{ {', '.join(flows)} }}",
+        'measure.sample-every="1 s"',
     )
     return Cell(SCENARIO, overrides, seed, labels, duration_s, measurement)
 
@@ -92,9 +98,12 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
 def measure(
     cell: Cell, folder: File, *, path: Path, together: Sequence[Contender], counted_s: int
 ) -> None:
-    """Run it; write the emulator's `links`, and `units` and `carried`, to `folder`."""
-    stream_file = make_stream(LEAD_S + counted_s)
-    stream = read_stream(stream_file)
+    """Run it; write the emulator's `links`, and `units` and `carried`, to `folder`.
+
+    `units` has those of the first `LEAD_S`, too, on which later ones may depend.
+    """
+    stream_file = make_stream(LEAD_S + counted_s, path.source)
+    stream = read_stream(stream_file, bursts=path.source != "paced")
     places = {one.name: folder / "ends" / one.name for one in together}
     due = folder / "ends" / "due"
     due.parent.mkdir(parents=True)
@@ -108,11 +117,15 @@ def measure(
     )
     emulate(replace(cell, overrides=(*cell.overrides, *commands)), folder)
     read = [read_end(one.name, places[one.name], stream) for one in together]
+    links = pl.read_parquet(folder / "links.parquet")
+    samples = pl.read_parquet(folder / "samples.parquet")
     for table in folder.glob("*.parquet"):
         if table.stem != "links":
             table.unlink()
-    links = pl.read_parquet(folder / "links.parquet")
-    wire = [wire_bytes(links, number) for number in range(len(together))]
+    wire = [
+        wire_bytes(links, number) | {"download_bps": download_bps(samples, number, counted_s)}
+        for number in range(len(together))
+    ]
     pl.concat(units for units, _ in read).write_parquet(folder / "units.parquet")
     rows = [row | sent for (_, row), sent in zip(read, wire, strict=True)]
     pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "carried.parquet")
@@ -188,7 +201,7 @@ def read_end(name: str, place: File, stream: Stream) -> tuple[pl.DataFrame, dict
         "stream_bytes": len(stream.packets) * PACKET,
         "stream_s": stream.due_ns[-1] / 1e9,
     }
-    units = unit_table(stream, left_ns, came).filter(pl.col("sent_s") >= LEAD_S)
+    units = unit_table(stream, left_ns, came)
     return units.with_columns(pl.lit(name).alias("contender")), row
 
 
@@ -205,19 +218,40 @@ def wire_bytes(links: pl.DataFrame, number: int) -> dict[str, object]:
     }
 
 
+def download_bps(samples: pl.DataFrame, number: int, counted_s: int) -> float | None:
+    """Goodput of the download beside a contender while the stream is counted, in bit/s.
+
+    None if there is none.
+    """
+    begin_s = WARM_UP_S + LEAD_S
+    delivered = samples.filter(
+        pl.col("subject") == f"{DOWNLOAD}{number}.0",
+        pl.col("quantity") == "delivered_bytes",
+        pl.col("time_s").is_between(begin_s, begin_s + counted_s),
+    ).sort("time_s")
+    if delivered.height < 2:
+        return None
+    span = delivered[-1].row(0, named=True), delivered[0].row(0, named=True)
+    bytes_, seconds = (span[0][name] - span[1][name] for name in ("value", "time_s"))
+    return float(8 * bytes_ / seconds)
+
+
 def main() -> None:
     """Measure ten seconds once, and print the results."""
-    *names, loss, rtt_ms, share, folder = sys.argv[1:]
-    path = Path(float(loss), False, int(rtt_ms), float(share))
+    *words, folder = sys.argv[1:]
+    names = [word for word in words if "=" not in word]
+    given: dict[str, Any] = tomllib.loads("\n".join(word for word in words if "=" in word))
+    path = Path(**given)
     together = [one for one in CONTENDERS if one.name in names]
     cell = comparison_cell(path, together, 10, 0)
     try:
         measure(cell, File(folder), path=path, together=together, counted_s=10)
     except LabError as error:
         sys.exit(f"error: {error}")
-    units = pl.read_parquet(File(folder) / "units.parquet").filter(kind="video")
+    units = pl.read_parquet(File(folder) / "units.parquet")
+    counted = units.filter(pl.col("kind") != "sound", pl.col("sent_s") >= LEAD_S)
     for row in pl.read_parquet(File(folder) / "carried.parquet").iter_rows(named=True):
-        mine = units.filter(contender=row["contender"])["latency_s"]
+        mine = counted.filter(contender=row["contender"])["latency_s"]
         late = (mine > path.playout_ms(path.latency_ms) / 1000).sum()
         print(f"\n{mine.len()} frames, {mine.null_count()} lost, {late} late")
         for name, value in row.items():

@@ -1,4 +1,4 @@
-"""The measured part of docs/comparison.md: a table for each path, plots, the machine.
+"""The measured part of docs/comparison.md: tables, plots, the machine.
 
 The text around it stays.
 """
@@ -17,14 +17,14 @@ from ontempo.lab.place import make_folder
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
 from .contenders import Contender
-from .paths import QUICK
-from .readings import bad_share, path_of
+from .paths import COMMON, HARD, QUICK, Path
+from .readings import decodable_share, path_of
 
 MARKS = ("<!-- measured: written by experiments.comparison -->", "<!-- /measured -->")
 
 COLUMNS = (
-    *("carried by", "lost", "late", "sound", "p50", "p99", "bytes", "back"),
-    *("sender", "receiver"),
+    *("carried by", "decodable", "lost", "late", "sound", "p50", "p99", "bytes", "back"),
+    *("sender", "receiver", "download"),
 )
 
 LOOKS: Mapping[str, tuple[str, str]] = {
@@ -32,12 +32,17 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "rtp": ("reno", "square"),
     "http": ("cubic", "triangle-up"),
     "srt": ("step-0", "circle"),
+    "srt-encrypted": ("step-0", "diamond"),
+    "srt-fec": ("step-0", "square"),
     "rist": ("step-2", "square"),
+    "rist-no-nulls": ("step-2", "diamond"),
     "srt-120": ("step-0", "circle-open"),
     "rist-1000": ("step-2", "square-open"),
     "ontempo-ordered": ("pert", "triangle-up"),
     "ontempo-out-of-sequence": ("pert", "circle"),
     "ontempo-partial-order": ("pert", "diamond"),
+    "ontempo-media": ("pert", "star"),
+    "ontempo-pert": ("pert", "cross"),
     "ontempo-cubic": ("pert", "square-open"),
 }
 """Colour and symbol of each contender in plots."""
@@ -45,18 +50,12 @@ LOOKS: Mapping[str, tuple[str, str]] = {
 WIDTH_IN, HEIGHT_IN, DPI = 6.0, 3.6, 160
 
 
-def path_words(row: Mapping[str, Any]) -> str:
-    """A description of a path."""
-    loss = "no loss"
-    if row["loss"]:
-        loss = f"{row['loss']:.0%} loss, {row['pattern']}".replace("%", " %")
-    return f"{loss}; {row['rtt_ms']} ms; {row['share']:g} times the stream's rate"
-
-
 def cells(row: Mapping[str, Any], shown: str) -> list[str]:
-    """A row of the table."""
+    """A row of the table of a path."""
+    download = row["download_bps"]
     return [
         shown + (f" ({row['ended_early']})" if row["ended_early"] else ""),
+        f"{row['decodable']}",
         _share(row["lost"] / row["frames"]),
         _share(row["late"] / row["frames"]),
         _share(row["sound"]),
@@ -66,6 +65,7 @@ def cells(row: Mapping[str, Any], shown: str) -> list[str]:
         f"{row['wire_back']:.3f}",
         f"{row['sender_ms']:.0f}",
         f"{row['receiver_ms']:.0f}",
+        "" if download is None else f"{download / 1e6:.1f}",
     ]
 
 
@@ -78,29 +78,51 @@ def _millis(seconds: float) -> str:
 
 
 def tables(rows: pl.DataFrame, contenders: Sequence[Contender], missing: Sequence[str]) -> str:
-    """A table in Markdown for each path."""
+    """Markdown: decodable frames over all constant links, then a table for each other path."""
     shown = {one.name: one.shown for one in contenders}
     parts = []
+    listed = rows.filter(pl.Series([path_of(row) in COMMON for row in rows.iter_rows(named=True)]))
+    if listed["path"].n_unique() > len(QUICK):
+        parts.append(overview(listed, [one for one in contenders if one.everywhere]))
     for _, group in groupby(rows.iter_rows(named=True), lambda row: row["path"]):
         of_path = list(group)
-        first = of_path[0]
-        lines = [" | ".join(COLUMNS), " | ".join("---" for _ in COLUMNS)]
-        lines += [" | ".join(cells(row, shown[row["contender"]])) for row in of_path]
+        path = path_of(of_path[0])
+        if path not in {*QUICK, *HARD}:
+            continue
+        kept = COLUMNS if path.queue_bdp else COLUMNS[:-1]
+        lines = [" | ".join(kept), " | ".join("---" for _ in kept)]
+        lines += [" | ".join(cells(row, shown[row["contender"]])[: len(kept)]) for row in of_path]
         table = "\n".join(f"| {line} |" for line in lines)
+        words = path.words[:1].upper() + path.words[1:]
         parts.append(
-            f"### {path_words(first).capitalize()}\n\n{first['frames']} frames; buffers by the rule"
-            f" are of {path_of(first).latency_ms} ms.\n\n{table}\n"
+            f"### {words}\n\n{of_path[0]['frames']} frames;"
+            f" buffers of {path.latency_ms:,} ms.\n\n{table}\n"
         )
     if missing:
         parts.append("\n".join(f"- {line}" for line in missing) + "\n")
     return "\n".join(parts)
 
 
+def overview(rows: pl.DataFrame, contenders: Sequence[Contender]) -> str:
+    """The shares of decodable frames: a line for each path, a column for each contender."""
+    heading = ["path", *(one.shown for one in contenders)]
+    lines = [" | ".join(heading), " | ".join(["---", *("---:" for _ in contenders)])]
+    by_path: dict[Path, dict[str, str]] = {}
+    for row in rows.iter_rows(named=True):
+        share = f"{100 * decodable_share(row):.1f}"
+        by_path.setdefault(path_of(row), {})[row["contender"]] = share
+    for path in (path for path in COMMON if path in by_path):
+        shares = [by_path[path].get(one.name, "") for one in contenders]
+        lines.append(" | ".join([path.words.replace(" the stream's rate", ""), *shares]))
+    table = "\n".join(f"| {line} |" for line in lines)
+    return f"### Constant links\n\nFrames decodable on time, %.\n\n{table}\n"
+
+
 def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Figure]:
-    """The plots over the quick grid's paths: frames lost or late, latency, bytes."""
+    """The plots over the quick grid's paths: frames not decodable, latency, bytes."""
     plotted = {row["path"] for row in rows.iter_rows(named=True) if path_of(row) in QUICK}
     rows = rows.filter(pl.col("path").is_in(plotted))
-    named = rows.select("path", "loss", "pattern", "rtt_ms", "share").unique(maintain_order=True)
+    named = rows.unique("path", maintain_order=True)
     ticks = {float(row["path"]): _short(row) for row in named.iter_rows(named=True)}
     axis = Axis("Path: loss, round trip, rate of the bottleneck beside the stream's", ticks=ticks)
 
@@ -109,8 +131,8 @@ def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Fi
 
     return {
         "late": figure(
-            "Share of the frames lost or late, by path and contender.",
-            "Frames lost or late",
+            "Share of the frames that could not be decoded on time, by path and contender.",
+            "Frames not decodable on time",
             "bad",
             ".0%",
         ),
@@ -143,7 +165,7 @@ def _view(rows: pl.DataFrame, contenders: Sequence[Contender], quantity: str) ->
         colour, symbol = LOOKS[one.name]
         points = {}
         for row in rows.filter(contender=one.name).iter_rows(named=True):
-            value = bad_share(row) if quantity == "bad" else row[quantity]
+            value = 1 - decodable_share(row) if quantity == "bad" else row[quantity]
             if quantity == "latency_p99_s":
                 value = min(value, MAX_SHOWN_S)
             points[row["path"] + beside] = exact(value)
@@ -152,7 +174,7 @@ def _view(rows: pl.DataFrame, contenders: Sequence[Contender], quantity: str) ->
 
 
 def _short(row: Mapping[str, Any]) -> str:
-    bursts = " bursts" if row["pattern"] == "bursts" else ""
+    bursts = " bursts" if row["burst"] else ""
     return f"{row['loss']:.0%}{bursts}\n{row['rtt_ms']} ms\n{row['share']:g}×"
 
 

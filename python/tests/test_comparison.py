@@ -10,7 +10,18 @@ import polars as pl
 import pytest
 from experiments.comparison import __main__ as command
 from experiments.comparison import contenders, page
-from experiments.comparison.contenders import CONTENDERS, DIRECT, HTTP, ORDERS, RTP, SRT
+from experiments.comparison.contenders import (
+    CONTENDERS,
+    DIRECT,
+    HTTP,
+    IN_ORDER,
+    PARTIAL_ORDER,
+    RIST_NO_NULLS,
+    RTP,
+    SRT,
+    SRT_ENCRYPTED,
+    SRT_FEC,
+)
 from experiments.comparison.encode import PICTURES_PER_S, stream_command
 from experiments.comparison.ends import ENTRY
 from experiments.comparison.frames import (
@@ -21,9 +32,15 @@ from experiments.comparison.frames import (
     quantile,
     unit_table,
 )
-from experiments.comparison.measure import comparison_cell, measure, read_end
-from experiments.comparison.paths import MARGIN_MS, Path, paths
-from experiments.comparison.readings import readings
+from experiments.comparison.measure import (
+    LEAD_S,
+    comparison_cell,
+    download_bps,
+    measure,
+    read_end,
+)
+from experiments.comparison.paths import COMMON, HARD, MARGIN_MS, QUICK, Grid, Path, paths
+from experiments.comparison.readings import readings, with_decodable
 from experiments.comparison.stream import PACKET, Stream, read_stream
 from experiments.ffmpeg import run_ffmpeg
 from made import Made, Tables
@@ -130,7 +147,9 @@ def recorded(datagrams: list[tuple[int, bytes]]) -> bytes:
 
 
 def test_a_stream_is_read_into_frames_and_sound(stream: Stream) -> None:
-    assert [unit.kind for unit in stream.units] == ["video", "audio"] * 6
+    kinds = [unit.kind for unit in stream.units]
+    assert kinds[1::2] == ["sound"] * 6
+    assert {"sound"}.isdisjoint(kinds[::2])
     assert stream.units[0].packets == (2, 3, 4, 5, 6)
     assert stream.units[1].packets == (8,)
 
@@ -243,7 +262,9 @@ def test_what_comes_out_of_order_twice_and_in_other_pieces_is_found(stream: Stre
     came[3] = (late + 200_000_000, content[: 3 * PACKET])
     came += [came[0], (late + 300_000_000, content[3 * PACKET :]), (late + 1, b"\x80 RTP")]
     found = arrivals(stream, recorded(sorted(came, key=lambda one: one[0])))
-    latencies = unit_table(stream, left, found).filter(kind="video")["latency_s"].to_list()
+    latencies = (
+        unit_table(stream, left, found).filter(pl.col("kind") != "sound")["latency_s"].to_list()
+    )
     # Packets 21 to 27 were in that datagram, 22 to 26 are the third frame.
     assert latencies == pytest.approx([0.05, 0.05, 0.35, 0.05, 0.05, 0.05])
     assert found.repeated == 5  # Of the first datagram's seven packets two are tables.
@@ -291,21 +312,37 @@ def test_a_clock_that_was_set_during_a_run_is_refused(tmp_path: File, stream: St
 
 def test_every_path_is_a_scenario() -> None:
     engine = NativeEngine()
-    for path in {*paths("quick"), *paths("full")}:
+    for path in paths(Grid.full):
         cell = comparison_cell(path, [DIRECT, contenders.HTTP], 20, 0)
         engine.load(cell.scenario, cell.overrides)
-    assert len(set(paths("full"))) == 63
+    assert len(COMMON) == 63
+    assert {*QUICK, *HARD, *COMMON} == {*paths(Grid.full)}
+    assert {*QUICK} < {*COMMON}
 
 
-def test_losses_in_bursts_have_the_same_mean() -> None:
-    link = Path(0.05, True, 100, 2.0).link("a", "b")
+@pytest.mark.parametrize("burst", [4, 20])
+def test_losses_in_bursts_have_the_same_mean(burst: int) -> None:
+    link = Path(0.05, burst).link("a", "b")
     p, q = (float(link.split(f"{name} = ")[1].split()[0].strip(",}")) for name in "pq")
     assert p / (p + q) == pytest.approx(0.05, abs=1e-5)
+    assert 1 / q == burst
+
+
+def test_a_path_is_described() -> None:
+    assert Path(0.05, 4).words == "5 % loss, bursts of 4; 100 ms; 2 times the stream's rate"
+    path = Path(jitter_ms=50, source="vbr", buffer_ms=1200)
+    assert "up to 50 ms more, out of order; VBR in bursts; buffers of 1,200 ms" in path.words
+
+
+def test_a_queue_beside_a_download_is_of_its_bandwidth_delay_product() -> None:
+    path = Path(share=2.5, queue_bdp=1.0)
+    assert path.queue_packets == 83  # 10 Mbit/s for 100 ms.
+    assert path.latency_ms == 500
 
 
 def test_the_buffer_follows_the_round_trip() -> None:
-    assert [Path(0, False, rtt, 1.0).latency_ms for rtt in (20, 100, 300)] == [120, 400, 1200]
-    assert "latency=400" in " ".join(SRT.send(Path(0, False, 100, 2.0)))
+    assert [Path(rtt_ms=rtt).latency_ms for rtt in (20, 100, 300)] == [120, 400, 1200]
+    assert "latency=400" in " ".join(SRT.send(Path()))
 
 
 def test_a_contender_that_is_missing_is_named_and_the_others_run(
@@ -318,10 +355,47 @@ def test_a_contender_that_is_missing_is_named_and_the_others_run(
 
 
 def test_who_runs_side_by_side_does_not_depend_on_who_is_missing() -> None:
-    whole = command.batches(CONTENDERS)
-    assert [len(row) <= command.TOGETHER for row in whole] == [True] * len(whole)
-    without = command.batches([one for one in CONTENDERS if one is not SRT])
+    whole = command.batches(CONTENDERS, QUICK[0])
+    assert sorted(one.name for row in whole for one in row) == sorted(
+        one.name for one in CONTENDERS
+    )
+    without = command.batches([one for one in CONTENDERS if one is not SRT], QUICK[0])
     assert without == [[one for one in row if one is not SRT] for row in whole]
+    common = command.batches(CONTENDERS, next(path for path in COMMON if path not in QUICK))
+    assert common == [[one for one in row if one.everywhere] for row in whole[:2]]
+
+
+def test_a_frame_is_decodable_with_those_on_which_it_depends() -> None:
+    frames = [
+        ("frame", 0.1, "no key frame before it"),
+        ("key", 0.1, ""),
+        ("disposable", None, "lost"),
+        ("sound", 0.1, "sound"),
+        ("frame", 0.1, ""),
+        ("frame", 0.3, "late"),
+        ("disposable", 0.1, "the last frame is late"),
+        ("frame", 0.1, "the last frame but one is late"),
+        ("key", 0.1, ""),
+        ("frame", None, "lost"),
+        ("frame", 0.1, "the last frame is lost"),
+        ("key", 0.2, ""),
+        ("disposable", 0.1, ""),
+    ]
+    run = pl.DataFrame(frames, schema=["kind", "latency_s", "why"], orient="row")
+    assert with_decodable(run.with_columns(playout_s=pl.lit(0.2))).to_list() == [
+        not why for _, _, why in frames
+    ]
+
+
+def test_the_goodput_of_a_download_is_that_of_the_counted_span() -> None:
+    rows = [
+        {"time_s": float(at), "subject": "download1.0", "quantity": "delivered_bytes",
+         "value": 1e6 * max(at - 5, 0)}
+        for at in range(30)
+    ]  # fmt: skip
+    samples = pl.DataFrame(rows)
+    assert download_bps(samples, 1, 20) == pytest.approx(8e6)
+    assert download_bps(samples, 0, 20) is None
 
 
 def test_an_unknown_contender_is_named() -> None:
@@ -331,15 +405,15 @@ def test_an_unknown_contender_is_named() -> None:
 
 def made_results() -> tuple[Made, Path]:
     """Ten frames by each of two contenders: one of SRT's lost, one late; all by nothing."""
-    path = Path(0.05, True, 100, 2.0)
+    path = Path(0.05, 4)
 
     def make(_cell: Cell) -> Tables:
         waits: list[float | None] = [0.45] * 8
         late = (path.playout_ms(400) + 1) / 1000
         units = [
-            {"kind": kind, "latency_s": wait, "contender": name}
+            {"kind": kind, "latency_s": wait, "contender": name, "sent_s": 2.0}
             for name, ending in (("direct", [0.05, 0.05]), ("srt", [None, late]))
-            for kind in ("video", "audio")
+            for kind in ("key", "sound")
             for wait in [*waits, *ending]
         ]
         carried = [
@@ -357,6 +431,7 @@ def made_results() -> tuple[Made, Path]:
                 "pacing_max_s": 0.003,
                 "ended_early": "",
                 "overflowed": 0,
+                "download_bps": None,
             }
             for name in ("direct", "srt")
         ]
@@ -372,6 +447,7 @@ def test_readings_count_lost_and_late_frames() -> None:
     nothing, srt = rows
     assert (nothing["frames"], nothing["lost"], nothing["late"]) == (10, 0, 0)
     assert (srt["frames"], srt["lost"], srt["late"], srt["sound"]) == (10, 1, 1, 0.2)
+    assert (nothing["decodable"], srt["decodable"]) == (10, 8)
     assert srt["wire_forth"] == pytest.approx(1.1)
     assert srt["sender_ms"] == pytest.approx(50)
 
@@ -387,8 +463,10 @@ def test_the_page_keeps_what_people_wrote(tmp_path: File) -> None:
     assert text.startswith("Before.\n")
     assert text.endswith("\nAfter.\n")
     assert "old" not in text
-    assert "### 5 % loss, bursts; 100 ms; 2 times the stream's rate" in text
-    assert "| SRT | 10.0 % | 10.0 % | 20.0 % | 450 ms | 460 ms | 1.10 | 0.030 | 50 | 100 |" in text
+    assert "### 5 % loss, bursts of 4; 100 ms; 2 times the stream's rate" in text
+    assert (
+        "| SRT | 8 | 10.0 % | 10.0 % | 20.0 % | 450 ms | 460 ms | 1.10 | 0.030 | 50 | 100 |" in text
+    )
     assert "- RIST: not run: install rist-tools" in text
     assert (tmp_path / "images" / "comparison-late.png").stat().st_size > 1000
     written.write_text("no marks")
@@ -403,7 +481,9 @@ def carried(path: Path, together: list[contenders.Contender], folder: File) -> p
     """One short cell; the latencies of its frames, and a check that all contenders ran."""
     cell = comparison_cell(path, together, 2, 0)
     measure(cell, folder, path=path, together=together, counted_s=2)
-    units = pl.read_parquet(folder / "units.parquet").filter(kind="video")
+    units = pl.read_parquet(folder / "units.parquet").filter(
+        pl.col("kind") != "sound", pl.col("sent_s") >= LEAD_S
+    )
     rows = pl.read_parquet(folder / "carried.parquet")
     for one in together:
         assert 48 <= units.filter(contender=one.name).height <= 52
@@ -425,9 +505,9 @@ def skip_where_lacking(*needed: contenders.Contender) -> None:
 
 
 def test_a_stream_is_carried_through_the_emulated_path(tmp_path: File) -> None:
-    together = [DIRECT, SRT, ORDERS[0]]
+    together = [DIRECT, SRT, IN_ORDER]
     skip_where_lacking(*together)
-    units = carried(Path(0.0, False, 20, 2.0), together, tmp_path)
+    units = carried(Path(rtt_ms=20), together, tmp_path)
     for name, min_s in (("direct", 0.010), ("srt", 0.120), ("ontempo-ordered", 0.120)):
         mine = units.filter(contender=name)
         assert mine["latency_s"].null_count() == 0
@@ -435,12 +515,24 @@ def test_a_stream_is_carried_through_the_emulated_path(tmp_path: File) -> None:
 
 
 def test_rtp_and_http_are_carried_by_gstreamer_and_ffmpeg(tmp_path: File) -> None:
-    assert RTP.send(Path(0, False, 20, 2.0))[0] == "gst-launch-1.0"
-    assert HTTP.send(Path(0, False, 20, 2.0))[0] == "ffmpeg"
+    assert RTP.send(Path(rtt_ms=20))[0] == "gst-launch-1.0"
+    assert HTTP.send(Path(rtt_ms=20))[0] == "ffmpeg"
     skip_where_lacking(RTP, HTTP)
-    units = carried(Path(0.0, False, 20, 2.0), [RTP, HTTP], tmp_path)
+    units = carried(Path(rtt_ms=20), [RTP, HTTP], tmp_path)
     # RTP waits in its jitter buffer of 120 ms, HTTP nowhere.
     for name, min_s in (("rtp", 0.130), ("http", 0.010)):
         mine = units.filter(contender=name)
         assert mine["latency_s"].null_count() == 0
         assert min_s < mine["latency_p50_s"][0] < min_s + MARGIN_MS / 1000
+
+
+def test_a_source_in_bursts_is_carried_beside_a_download(tmp_path: File) -> None:
+    together = [SRT_ENCRYPTED, SRT_FEC, RIST_NO_NULLS, PARTIAL_ORDER]
+    skip_where_lacking(*together)
+    path = Path(rtt_ms=20, share=5.0, source="cbr", queue_bdp=1.0)
+    units = carried(path, together, tmp_path)
+    # Downloads fill the queue, so that each loses some.
+    for name, mine in units.group_by("contender"):
+        assert mine["latency_s"].null_count() < 0.5 * mine.height, name
+    downloads = pl.read_parquet(tmp_path / "carried.parquet")["download_bps"]
+    assert downloads.is_between(2e6, 20e6).all()
