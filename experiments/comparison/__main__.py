@@ -27,6 +27,9 @@ from .readings import path_of, readings
 COUNTED_S = 20
 """Measured seconds of the stream."""
 
+SHOWN = ("carried by", "decodable", "late", "sound", "p99", "bytes", "download")
+"""Columns on the terminal, which is 80 wide; the page has all."""
+
 
 def batches(chosen: Sequence[Contender], path: Path) -> list[list[Contender]]:
     """The contenders that run side by side: the same ones together, whichever are missing."""
@@ -58,13 +61,14 @@ def show(rows: pl.DataFrame, contenders: Sequence[Contender], console: Console) 
     """The readings on the terminal."""
     shown = {one.name: one.shown for one in contenders}
     for (_,), of_path in rows.group_by(["path"], maintain_order=True):
-        table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
-        table.title = path_of(of_path.row(0, named=True)).words
-        for heading in COLUMNS:
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        for heading in SHOWN:
             first = heading == COLUMNS[0]
-            table.add_column(heading, justify="left" if first else "right", no_wrap=first)
+            table.add_column(heading, justify="left" if first else "right", no_wrap=True)
         for row in of_path.iter_rows(named=True):
-            table.add_row(*cells(row, shown[row["contender"]]))
+            words = dict(zip(COLUMNS, cells(row, shown[row["contender"]]), strict=True))
+            table.add_row(*(words[heading] for heading in SHOWN))
+        console.print(path_of(of_path.row(0, named=True)).words, markup=False)
         console.print(table)
 
 

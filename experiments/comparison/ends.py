@@ -98,7 +98,9 @@ def set_congestion(plan: dict[str, Any]) -> None:
         return
     if Path(NAMESPACE).stat().st_ino == plan["machine_namespace"]:
         raise RuntimeError("not in an emulated host: the machine's routes stay")
-    for route in _output(["ip", "-4", "route", "show"]).splitlines():
+    # `ip` prints "rto_min lock 200ms", and does not take the word.
+    routes = _output(["ip", "-4", "route", "show"]).replace("rto_min lock", "rto_min")
+    for route in routes.splitlines():
         _output(["ip", "route", "replace", *route.split(), "congctl", control])
 
 

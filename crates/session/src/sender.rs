@@ -23,6 +23,7 @@ use crate::following::Following;
 use crate::latency::{self, Latency, ShortLatency, StreamLatency};
 use crate::message::Label;
 use crate::paths::{PathEvent, PathFigures};
+use crate::sink::order_of_units;
 use crate::source::Source;
 use crate::stream_name::{StreamName, with_name};
 use crate::totals::SenderTotals;
@@ -376,7 +377,8 @@ impl<H: SenderHandler> Sender<H> {
             None => label.to_string(),
         };
         let label = with_name(label, self.options.stream.as_ref());
-        let (order, reliability) = (self.options.order, self.options.reliability);
+        let reliability = self.options.reliability;
+        let order = order_of_units(reliability, self.options.order);
         let lifetime = latency::lifetime(reliability, latency, self.options.grace);
         Session::open(connection, FlowConfig { order, reliability, label }, lifetime)
     }

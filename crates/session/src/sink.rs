@@ -272,6 +272,19 @@ pub(crate) fn release(
     }
 }
 
+/// The order in which the transport hands over the units of a flow whose stream is delivered in this order.
+///
+/// Datagrams that are released by their times are in order by these: held back by the transport until
+/// its sender has given up a late one, those behind it would be late, too.
+pub(crate) fn order_of_units(reliability: Reliability, order: DeliveryOrder) -> DeliveryOrder {
+    match (reliability, order) {
+        (Reliability::Deadline | Reliability::None, DeliveryOrder::InOrder) => {
+            DeliveryOrder::OutOfOrder
+        }
+        (_, order) => order,
+    }
+}
+
 impl Sink {
     pub(crate) fn open(
         to: Target,

@@ -23,7 +23,7 @@ use ontempo_transport::{
 use crate::attempts::Attempts;
 use crate::latency;
 use crate::message::{self, Content, Label, REPORTS, Report};
-use crate::sink::{is_usable, release};
+use crate::sink::{is_usable, order_of_units, release};
 pub use paths::{PathStream, PathStreamOptions};
 use side::{RECEIVER, Side, sender};
 
@@ -408,6 +408,7 @@ impl Stream {
         let latency = self.sending.latency.unwrap_or(self.label.latency);
         let label = Label { before: self.sending.connections, latency, ..self.label }.to_string();
         let StreamOptions { order, reliability, .. } = self.options;
+        let order = order_of_units(reliability, order);
         let config = FlowConfig { order, reliability, label };
         let connection = self.sides[0].touch().connection(connection);
         self.sending.flow = connection.and_then(|connection| connection.open_flow(config).ok());

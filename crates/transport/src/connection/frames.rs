@@ -30,6 +30,14 @@ const CERTAIN: u64 = 2;
 const ROOMS: u64 = 3;
 const ROUND_TRIPS: u64 = 8;
 
+/// Frames of priority [`KEEP`] are expected at equal distances if the last two differ by at most such a part, and so
+/// much of a lifetime sooner than their deadline: what follows them has to be on time, too.
+const ALIKE: u64 = 8;
+const SOONER: u64 = 10;
+
+/// Of so many of these the largest is expected.
+const KEYS: usize = 3;
+
 /// Span over which the need of a flow is measured, in two halves: some groups of pictures.
 const HALF: Duration = Duration::from_secs(2);
 
@@ -74,8 +82,52 @@ struct Asked {
     spare: Vec<u64>,
     /// Such frames came in several units: the size of one is not known when it begins.
     in_parts: bool,
-    /// The largest frame on which others depend: its bytes, and the span in which they came.
-    largest: (u64, Duration),
+    /// The largest frame on which others depend, and the largest of these below [`KEEP`].
+    largest: Came,
+    largest_between: Came,
+}
+
+/// A frame that has come: its bytes, and the span in which they came.
+type Came = (u64, Duration);
+
+/// Frames at which decoding begins, of priority [`KEEP`].
+#[derive(Debug, Default)]
+struct Keys {
+    /// The last one, when it began, and its distance from the one before.
+    last: Option<(u64, Time)>,
+    distance: Option<Duration>,
+    /// The last two distances are alike.
+    are_regular: bool,
+    /// The last ones, the latest first.
+    came: [Came; KEYS],
+}
+
+impl Keys {
+    /// A unit of one of them has come.
+    fn on_unit(&mut self, now: Time, frame: u64, bytes: u64) {
+        match self.last {
+            Some((last, began)) if last == frame => {
+                let (so_far, _) = self.came[0];
+                self.came[0] = (so_far + bytes, now.since(began));
+            }
+            last => {
+                let distance = last.map(|(_, began)| now.since(began));
+                self.are_regular = distance.zip(self.distance).is_some_and(|(new, before)| {
+                    new.max(before) - new.min(before) <= before / ALIKE
+                });
+                (self.last, self.distance) = (Some((frame, now)), distance);
+                self.came.rotate_right(1);
+                self.came[0] = (bytes, Duration::ZERO);
+            }
+        }
+    }
+
+    /// When the next one begins; `None` if they do not come regularly.
+    fn next(&self, now: Time) -> Option<Time> {
+        let ((_, began), distance) = self.last.zip(self.distance).filter(|_| self.are_regular)?;
+        let next = began + distance;
+        (now <= next + distance / ALIKE).then_some(next.max(now))
+    }
 }
 
 /// The frames of a flow.
@@ -95,10 +147,13 @@ pub(super) struct Frames {
     open: BTreeMap<u64, (Time, Time, u64)>,
     asked: [Asked; 2],
     since: Time,
+    keys: Keys,
     /// The flow needs more than the path bears: frames are dropped before their deadlines.
     pub(super) is_narrow: bool,
-    /// The room that spare frames leave, and the size below which the path bears them beside those that are needed.
+    /// The room that spare frames leave for any frame, and where the next key picture is expected for those between;
+    /// and the size below which the path bears them beside those that are needed.
     reserve: Duration,
+    reserve_between: Duration,
     spare_below: u64,
     /// The lifetime from which on spare frames may go among the others.
     ample: Duration,
@@ -212,6 +267,9 @@ impl Frames {
         (*last, *sum) = (now, *sum + bytes);
         let came = (*sum, last.since(*first));
         trim(&mut self.open, OPEN);
+        if unit.priority == KEEP {
+            self.keys.on_unit(now, frame, bytes);
+        }
         let is_spare = self.is_spare(unit.priority);
         let asked = &mut self.asked[0];
         asked.bytes += bytes;
@@ -220,9 +278,12 @@ impl Frames {
         } else if is_spare && asked.spare.len() < SPARE {
             asked.spare.push(bytes);
         }
-        if self.least_needed.is_some_and(|least| unit.priority >= least) && came.0 > asked.largest.0
-        {
-            asked.largest = came;
+        if self.least_needed.is_some_and(|least| unit.priority >= least) {
+            let larger = |before: Came| if came.0 > before.0 { came } else { before };
+            asked.largest = larger(asked.largest);
+            if unit.priority < KEEP {
+                asked.largest_between = larger(asked.largest_between);
+            }
         }
     }
 
@@ -233,14 +294,28 @@ impl Frames {
         (self.asked[1].bytes > 0).then(|| Rate::of(Bytes::new(bytes), span))
     }
 
-    /// How much later than it came the largest frame of the last seconds ends at this rate: frames
-    /// that nothing needs leave it that room.
-    fn reserve(&self, usable: Rate) -> Duration {
-        let rooms = self.asked.iter().map(|asked| {
-            let (bytes, came) = asked.largest;
-            usable.time_to_send(Bytes::new(bytes)).saturating_sub(came)
+    /// How much later than it came the largest of these frames ends at this rate: frames that nothing
+    /// needs leave it that room.
+    fn room(largest: [Came; 2], usable: Rate) -> Duration {
+        let [first, second] = largest
+            .map(|(bytes, came)| usable.time_to_send(Bytes::new(bytes)).saturating_sub(came));
+        first.max(second)
+    }
+
+    /// Whether the next key picture would be late behind so many bytes, or what follows it; it is expected to live as
+    /// long as this unit, and to be as large as the largest of the last ones that would be on time alone.
+    fn delays_key(&self, now: Time, path: &Path, ahead: u64, waiting: &Waiting) -> bool {
+        let Some((begins, deadline)) = self.keys.next(now).zip(waiting.deadline) else {
+            return false;
+        };
+        let lifetime = deadline.since(waiting.sent);
+        let in_time = self.keys.came.iter().filter(|(bytes, came)| {
+            path.arrival(begins, Bytes::new(*bytes)) <= begins + *came + lifetime
         });
-        rooms.max().unwrap_or(Duration::ZERO)
+        in_time.max().is_some_and(|(bytes, came)| {
+            let deadline = begins + *came + (lifetime - lifetime / SOONER);
+            path.arrival(now, Bytes::new(ahead + bytes)) > deadline
+        })
     }
 
     /// The frame of one of the last units.
@@ -311,7 +386,13 @@ impl Frames {
     pub(super) fn note_path(&mut self, now: Time, path: &Path) -> bool {
         self.is_new = false;
         self.is_narrow = self.need(now).is_some_and(|need| need > path.usable());
-        self.reserve = self.reserve(path.usable());
+        let [last, before] = &self.asked;
+        self.reserve = Self::room([last.largest, before.largest], path.usable());
+        let between = [last.largest_between, before.largest_between];
+        self.reserve_between = match self.keys.next(now) {
+            Some(_) => Self::room(between, path.usable()),
+            None => self.reserve,
+        };
         self.ample = (self.reserve * ROOMS).max(path.least * ROUND_TRIPS);
         self.spare_below = if self.is_narrow { self.spare_below(now, path.measured) } else { 0 };
         self.is_narrow
@@ -335,17 +416,24 @@ impl Frames {
             let bytes = cost(waiting.size);
             ahead += bytes;
             let priority = frame.priority;
-            if !frame.is_begun && priority < KEEP {
+            let is_begun = frame.is_begun;
+            let may_go_itself = !is_begun && priority < KEEP;
+            if may_go_itself {
                 *may_go.entry(waiting.frame).or_default() += bytes;
             }
             let Some(deadline) = waiting.deadline else { continue };
-            let room = if !frame.is_begun && self.is_spare(priority) {
-                self.reserve.min(deadline.since(waiting.sent) / 4 * 3)
+            let room = if !is_begun && self.is_spare(priority) {
+                self.reserve_between.min(deadline.since(waiting.sent) / 4 * 3)
             } else {
                 Duration::ZERO
             };
-            while path.arrival(now, Bytes::new(ahead)) + room > deadline {
-                let is_certain = path.arrival(now, Bytes::new(ahead / CERTAIN)) > deadline;
+            loop {
+                let delays_key = may_go_itself && self.delays_key(now, path, ahead, waiting);
+                if !delays_key && path.arrival(now, Bytes::new(ahead)) + room <= deadline {
+                    break;
+                }
+                let is_certain =
+                    delays_key || path.arrival(now, Bytes::new(ahead / CERTAIN)) > deadline;
                 let Some(worst) = self.worst(&may_go, is_certain) else { break };
                 dropped.extend(self.drop_frame(worst));
                 may_go.retain(|frame, bytes| {

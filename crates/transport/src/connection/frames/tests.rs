@@ -22,12 +22,14 @@ struct Flow {
     sent: BTreeSet<u64>,
     gone: BTreeSet<u64>,
     next: u64,
+    /// Of units, in ms.
+    lifetime: u64,
 }
 
 impl Flow {
     /// One that has asked more of its path than any bears.
     fn narrow() -> Self {
-        let mut flow = Self::default();
+        let mut flow = Self { lifetime: 300, ..Self::default() };
         flow.frames.asked[1].bytes = 1 << 40;
         flow
     }
@@ -40,7 +42,7 @@ impl Flow {
         on: &[u64],
         continues: Option<u64>,
     ) -> u64 {
-        let (id, deadline) = (self.next, Some(now + Duration::from_millis(300)));
+        let (id, deadline) = (self.next, Some(now + Duration::from_millis(self.lifetime)));
         self.next += 1;
         let unit = Outgoing {
             data: vec![0; size].into(),
@@ -154,6 +156,47 @@ fn where_a_picture_comes_in_parts_its_size_is_not_known_when_it_begins() {
     let mut flow = Flow::default();
     film(&mut flow, true);
     assert_eq!(among(&mut flow, 1_300, 2_000, 3, 800), None);
+}
+
+/// Key pictures at these times in ms; then at `now` a picture of 20 kB on which others depend, and one of 2 kB on which none
+/// does, all with 450 ms to live: which of the two go over 1 Mbit/s, 100 ms.
+fn before_a_key(begin: &[u64], now: u64, key_bytes: usize) -> Vec<&'static str> {
+    let mut flow = Flow { lifetime: 450, ..Flow::default() };
+    let mut key = 0;
+    for at in begin {
+        key = flow.push(ms(*at), key_bytes, 5, &[], None);
+        let on = flow.push(ms(*at), 100, 4, &[key], None);
+        flow.push(ms(*at), 100, 3, &[key, on], None);
+        flow.queue.clear();
+    }
+    let reference = flow.push(ms(now), 20_000, 4, &[key], None);
+    let spare = flow.push(ms(now), 2_000, 3, &[key], None);
+    flow.frames.asked.iter_mut().for_each(|asked| asked.bytes = 1 << 40);
+    let gone = flow.plan(ms(now), &path(1_000));
+    let names = [(reference, "reference"), (spare, "spare")];
+    names.into_iter().filter(|(id, _)| gone.contains(id)).map(|(_, name)| name).collect()
+}
+
+/// 40 kB take 0.36 s, and 0.53 s behind the 20 kB.
+#[test]
+fn a_picture_that_would_delay_the_next_key_picture_goes_where_these_come_regularly() {
+    let regular = [0, 2_000, 4_000];
+    assert!(before_a_key(&regular, 5_000, 40_000).is_empty(), "a second before it");
+    assert_eq!(before_a_key(&regular, 5_960, 40_000), ["reference"]);
+    assert!(before_a_key(&regular, 5_960, 28_000).is_empty(), "it has the time");
+    assert!(before_a_key(&regular, 5_960, 80_000).is_empty(), "it is late alone");
+    for (begin, now) in [(regular, 6_300), ([0, 1_000, 4_000], 6_960), ([0, 3_000, 4_000], 4_960)] {
+        assert!(
+            !before_a_key(&begin, now, 40_000).contains(&"reference"),
+            "not expected: {begin:?}"
+        );
+    }
+}
+
+#[test]
+fn pictures_on_which_none_depends_leave_room_for_a_key_picture_where_none_is_expected() {
+    assert_eq!(before_a_key(&[0, 3_000, 4_000], 4_500, 40_000), ["spare"]);
+    assert!(before_a_key(&[0, 2_000, 4_000], 4_500, 40_000).is_empty());
 }
 
 #[test]
