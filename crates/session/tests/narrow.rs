@@ -1,8 +1,8 @@
-//! Streams over a path that bears less than they need, in virtual time.
+//! Streams over paths that bear less than they need, whose packets overtake each other, or that pause, in virtual time.
 
 use std::collections::VecDeque;
 
-use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
 use ontempo_mechanisms::congestion::CongestionName;
 use ontempo_media::{
     Film, FrameKind, GeneratorParameters, RestoredDatagram, Sending, generate, ts::PACKET,
@@ -26,24 +26,41 @@ const QUEUE: usize = 100;
 struct Link {
     rate: Rate,
     delay: Duration,
+    /// A packet takes up to so much longer, and overtakes others.
+    jitter: Duration,
+    random: RandomStream,
+    /// What is sent then is lost.
+    outage: (Time, Time),
     free: Time,
-    /// When each packet has left the queue and when it arrives.
+    /// When each packet has left the queue and when it arrives, in the order of arriving.
     packets: VecDeque<(Time, Time, Vec<u8>)>,
 }
 
 impl Link {
-    fn new(kbit_s: u64, delay: Duration) -> Self {
-        let rate = Rate::from_bits_per_sec(kbit_s * 1_000);
-        Self { rate, delay, free: Time::ZERO, packets: VecDeque::new() }
+    fn new(case: &Case, name: &str) -> Self {
+        Self {
+            rate: Rate::from_bits_per_sec(case.kbit_s * 1_000),
+            delay: case.rtt / 2,
+            jitter: case.jitter,
+            random: RandomStream::new(case.seed, name),
+            outage: case.outage,
+            free: Time::ZERO,
+            packets: VecDeque::new(),
+        }
     }
 
     fn send(&mut self, now: Time, data: Vec<u8>) {
-        if self.packets.iter().filter(|(left, ..)| *left > now).count() >= QUEUE {
+        let (begins, ends) = self.outage;
+        let is_full = self.packets.iter().filter(|(left, ..)| *left > now).count() >= QUEUE;
+        if is_full || begins <= now && now < ends {
             return;
         }
         let size = Bytes::new((data.len() + HEADERS) as u64);
         self.free = self.free.max(now) + self.rate.time_to_send(size);
-        self.packets.push_back((self.free, self.free + self.delay, data));
+        let more = self.random.duration_between(Duration::ZERO, self.jitter);
+        let arrives = self.free + self.delay + more;
+        let place = self.packets.partition_point(|(_, at, _)| *at <= arrives);
+        self.packets.insert(place, (self.free, arrives, data));
     }
 
     fn next(&self) -> Time {
@@ -109,6 +126,9 @@ struct Case {
     buffer: Duration,
     lasts: Duration,
     seed: u64,
+    order: DeliveryOrder,
+    jitter: Duration,
+    outage: (Time, Time),
 }
 
 /// Sends a film of 4 Mbit/s, a key picture each 2 s, and returns the shares of pictures and sound
@@ -125,14 +145,13 @@ fn carry(case: &Case) -> (f64, f64) {
     let options = StreamOptions {
         grace: ontempo_session::latency::GRACE,
         latency: Some(case.buffer),
-        order: DeliveryOrder::PartialOrder,
+        order: case.order,
         reliability: Reliability::Deadline,
         congestion: CongestionName::FOR_MEDIA.over_udp(&[]).expect("BBR for media"),
         custom: None,
     };
     let mut stream = Stream::new(Time::ZERO, options, case.seed).expect("a stream");
-    let half = case.rtt / 2;
-    let mut links = [Link::new(case.kbit_s, half), Link::new(case.kbit_s, half)];
+    let mut links = ["forth", "back"].map(|name| Link::new(case, name));
     let (mut next, mut bytes) = (0, Vec::new());
     loop {
         let due = player.film.datagram(next).map_or(Time::NEVER, |sent| Time::ZERO + sent.at);
@@ -162,23 +181,36 @@ fn carry(case: &Case) -> (f64, f64) {
             player.take(now, &restored);
         }
     }
-    let latency = half + case.buffer + Duration::from_millis(60);
+    let latency = case.rtt / 2 + case.buffer + Duration::from_millis(60);
     player.shares(case.lasts, latency)
 }
 
 fn case(kbit_s: u64, rtt_ms: u64, buffer_ms: u64) -> Case {
     let ms = Duration::from_millis;
-    Case { kbit_s, rtt: ms(rtt_ms), buffer: ms(buffer_ms), lasts: Duration::from_secs(22), seed: 1 }
+    Case {
+        kbit_s,
+        rtt: ms(rtt_ms),
+        buffer: ms(buffer_ms),
+        lasts: Duration::from_secs(22),
+        seed: 1,
+        order: DeliveryOrder::PartialOrder,
+        jitter: Duration::ZERO,
+        outage: (Time::NEVER, Time::NEVER),
+    }
+}
+
+/// The mean shares of some seeds.
+fn mean(case: impl Fn(u64) -> Case) -> (f64, f64) {
+    let of_seeds = (1..=SEEDS).map(|seed| carry(&case(seed)));
+    let sum = of_seeds.reduce(|all, one| (all.0 + one.0, all.1 + one.1)).unwrap_or_default();
+    (sum.0 / SEEDS as f64, sum.1 / SEEDS as f64)
 }
 
 /// Packets of frames that matter alike once went in turn, so that most came late: 34 to 40 % of the pictures.
 #[test]
 fn at_four_fifths_of_its_rate_nearly_half_of_the_pictures_and_nearly_all_sound_come_on_time() {
     for (rtt_ms, buffer_ms) in [(100, 400), (300, 600), (300, 1_200)] {
-        let of_seeds =
-            (1..=SEEDS).map(|seed| carry(&Case { seed, ..case(3_200, rtt_ms, buffer_ms) }));
-        let sum = of_seeds.reduce(|all, one| (all.0 + one.0, all.1 + one.1)).unwrap_or_default();
-        let (pictures, sound) = (sum.0 / SEEDS as f64, sum.1 / SEEDS as f64);
+        let (pictures, sound) = mean(|seed| Case { seed, ..case(3_200, rtt_ms, buffer_ms) });
         let what = format!("{rtt_ms} ms, {buffer_ms} ms");
         assert!(pictures >= 44.0, "{what}: {pictures} % of pictures");
         assert!(sound >= 98.0, "{what}: {sound} % of sound");
@@ -191,4 +223,32 @@ fn a_path_that_bears_the_stream_drops_nothing() {
         let (pictures, sound) = carry(&case(8_000, rtt_ms, buffer_ms));
         assert!((pictures, sound) == (100.0, 100.0), "{rtt_ms} ms: {pictures} {sound}");
     }
+}
+
+/// Held back until what is missing before them is given up, all units of a narrow path were late: not one picture.
+#[test]
+fn in_order_is_on_time_as_in_any_order() {
+    let [in_order, out_of_order] = [DeliveryOrder::InOrder, DeliveryOrder::OutOfOrder]
+        .map(|order| carry(&Case { order, ..case(3_200, 100, 400) }));
+    assert_eq!(in_order, out_of_order);
+    assert!(in_order.0 > 40.0, "{in_order:?}");
+}
+
+/// What the stack took for lost was not counted as delivered, so that the rate fell and fell: 6 % of the pictures. How far
+/// it recovers differs from seed to seed.
+#[test]
+fn packets_that_overtake_each_other_are_not_lost() {
+    let jitter = Duration::from_millis(50);
+    let (pictures, sound) = mean(|seed| Case { seed, jitter, ..case(8_000, 100, 400) });
+    assert!(pictures >= 70.0 && sound >= 99.0, "{pictures} % of pictures, {sound} % of sound");
+}
+
+/// A silent path was taken for a narrow one, and a dozen pictures were left out that had the time to be sent again. One
+/// still is, while the rate grows after it.
+#[test]
+fn an_outage_that_is_shorter_than_the_latency_costs_next_to_nothing() {
+    let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+    let outage = (at(8_000), at(9_000));
+    let (pictures, sound) = carry(&Case { outage, ..case(8_000, 100, 2_000) });
+    assert!(pictures > 99.5 && sound == 100.0, "{pictures} {sound}");
 }

@@ -95,8 +95,8 @@ pub struct Configuration {
     /// Packet reordering threshold: a packet is lost if one sent so many packets later is
     /// acknowledged, at
     /// least 3 (RFC
-    /// 9002, section 6.1.1). Ten instead of 3: reordering of a few packets is
-    /// common on paths with link-layer retransmission or load balancing, and a spurious loss
+    /// 9002, section 6.1.1). 64 instead of 3: packets overtake each other on paths with link-layer
+    /// retransmission or load balancing, and a spurious loss
     /// costs bandwidth and cwnd; the time threshold still detects a loss after an eighth
     /// of a round trip more.
     pub packet_threshold: u32,
@@ -168,7 +168,7 @@ impl Default for Configuration {
             asks_once: false,
             acknowledge: AckRequest::default(),
             delayed_acks: DelayedAcks::default(),
-            packet_threshold: 10,
+            packet_threshold: 64,
             time_threshold: 9.0 / 8.0,
             limits: Limits { flows: 16, units: 4096, bytes: 8 << 20, unit_bytes: 4 << 20 },
             streams: 1024,

@@ -129,10 +129,14 @@ impl Bearing {
         let span = now.since(begun);
         if span >= round_trip.max(SPAN) {
             let bytes = delivered - before;
+            self.from = Some((now, delivered));
+            // An outage says nothing of what the path bears when it is over.
+            if bytes == Bytes::ZERO {
+                return;
+            }
             let rate = Rate::of(bytes, span).max(Rate::from_bits_per_sec(1));
             self.rates[self.next] = Some((now, rate));
             self.next = (self.next + 1) % KEPT;
-            self.from = Some((now, delivered));
         }
     }
 }
@@ -208,6 +212,18 @@ mod tests {
         assert!((2_900_000..=3_400_000).contains(&bears), "{bears}");
         run(&mut bearing, (1_000, 8_000), 2, false, &mut sum);
         assert_eq!(bearing.path(), None, "it may bear more by now");
+    }
+
+    #[test]
+    fn an_outage_says_nothing_of_what_the_path_bears() {
+        let (mut bearing, mut sum) = (Bearing::default(), 0);
+        run(&mut bearing, (0, 1_000), 3, true, &mut sum);
+        let before = bearing.path();
+        run(&mut bearing, (1_000, 3_000), 0, true, &mut sum);
+        let measured = |path: Option<Path>| path.map(|path| path.measured);
+        assert_eq!(measured(bearing.path()), measured(before));
+        run(&mut bearing, (3_000, 9_000), 0, true, &mut sum);
+        assert_eq!(bearing.path(), None, "it was measured too long ago");
     }
 
     #[test]

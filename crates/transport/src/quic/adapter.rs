@@ -67,7 +67,7 @@ pub struct Log {
     pub timeouts: Vec<Time>,
     /// Raw round-trip samples passed to the mechanism.
     pub rtt_samples: u64,
-    /// Number of spurious losses; a mechanism cannot undo its reaction.
+    /// How often all packets that had been found lost arrived.
     pub spurious: u64,
 }
 
@@ -138,6 +138,7 @@ where
             rated_size: mtu.into(),
             sent_size: mtu.into(),
             lost: Vec::new(),
+            overtaken: Overtaken::default(),
         };
         adapter.record(self.epoch.time(now));
         Box::new(adapter)
@@ -151,6 +152,45 @@ struct Acked {
     bytes: u64,
     first_sent: Time,
     largest: Outstanding,
+}
+
+/// For how long after a loss that was none packets found lost are expected to arrive after all.
+const OVERTAKING: Duration = Duration::from_secs(2);
+
+/// Where packets overtake each other, those that the stack found lost: they may have been overtaken only. The stack
+/// sends their data again at once, which costs bytes; for a mechanism they are lost a round trip later, unless they arrive.
+#[derive(Clone, Debug, Default)]
+struct Overtaken {
+    /// When they were found lost, oldest first.
+    suspects: VecDeque<(Time, Outstanding)>,
+    /// Those that have arrived since the last acknowledgement.
+    arrived: Vec<Outstanding>,
+    until: Time,
+    /// The time of the last call.
+    now: Time,
+}
+
+impl Overtaken {
+    /// Takes a packet that was found lost, where some lately arrived after all.
+    fn take(&mut self, now: Time, packet: Outstanding) -> bool {
+        let is_suspect = now < self.until;
+        if is_suspect {
+            self.suspects.push_back((now, packet));
+        }
+        is_suspect
+    }
+
+    /// All packets found lost have arrived.
+    fn on_arrival(&mut self) {
+        self.until = self.now + OVERTAKING;
+        self.arrived.extend(self.suspects.drain(..).map(|(_, packet)| packet));
+    }
+
+    /// The oldest one, if it has not arrived within this time.
+    fn expired(&mut self, now: Time, patience: Duration) -> Option<Outstanding> {
+        let (found, _) = self.suspects.front()?;
+        (*found + patience <= now).then(|| self.suspects.pop_front()).flatten().map(|(_, one)| one)
+    }
 }
 
 /// A mechanism under a QUIC stack.
@@ -187,6 +227,7 @@ pub struct Adapter<C> {
     sent_size: f64,
     /// Packets found lost since the last acknowledgement, of a mechanism with delivery rates.
     lost: Vec<u64>,
+    overtaken: Overtaken,
 }
 
 impl<C> fmt::Debug for Adapter<C> {
@@ -253,15 +294,21 @@ impl<C: CongestionControl> Adapter<C> {
     /// Begins to report to a mechanism with delivery rates what became of packets since the last
     /// acknowledgement: first what was lost. `in_flight` are the packets before it.
     fn begin_rates(&mut self, now: Time, in_flight: u64) -> Option<&mut DeliveryRates> {
+        let arrived = std::mem::take(&mut self.overtaken.arrived);
+        let bytes = arrived.iter().map(|packet| packet.bytes).sum();
+        self.account.write(|account| account.delivered += Bytes::new(bytes));
         let rates = self.controller.delivery_rates()?;
         rates.begin(now, in_flight);
         self.lost.drain(..).for_each(|packet| rates.lost(packet));
+        arrived.iter().for_each(|packet| rates.delivered(packet.number));
         Some(rates)
     }
 
     /// Ends what [`begin_rates`](Self::begin_rates) began.
     fn end_rates(&mut self, repair: Repair) {
-        let first = self.outstanding.front().map_or(self.next, |packet| packet.number);
+        let suspect = self.overtaken.suspects.front().map(|(_, packet)| packet);
+        let oldest = self.outstanding.front().into_iter().chain(suspect);
+        let first = oldest.map(|packet| packet.number).min().unwrap_or(self.next);
         if let Some(rates) = self.controller.delivery_rates() {
             rates.advance(first, repair);
         }
@@ -281,6 +328,29 @@ impl<C: CongestionControl> Adapter<C> {
     fn write_log(&self, write: impl FnOnce(&mut Log)) {
         if let Some(log) = &self.log {
             write(&mut log.lock());
+        }
+    }
+
+    /// A packet is lost; `in_flight` are the packets before it was.
+    fn count_lost(&mut self, now: Time, packet: u64, in_flight: f64) {
+        if self.is_rate_based {
+            self.lost.push(packet);
+        }
+        let loss = Loss { in_flight, ..self.loss_of(now, packet) };
+        if self.loss.is_none() && self.recovery.begins_with(&loss) {
+            self.loss = Some(loss);
+        }
+    }
+
+    /// Packets that have not arrived a round trip after the stack found them lost are lost.
+    fn settle_overtaken(&mut self, now: Time) {
+        let patience = self.rtt.srtt().unwrap_or(Duration::ZERO);
+        while let Some(packet) = self.overtaken.expired(now, patience) {
+            self.count_lost(now, packet.number, self.in_flight());
+        }
+        if let Some(loss) = self.loss.take() {
+            self.write_log(|log| log.loss_events.push(now));
+            self.controller.on_loss(&loss);
         }
     }
 
@@ -363,6 +433,10 @@ where
     ) {
         let (now, sent) = (self.epoch.time(now), self.epoch.time(sent));
         let in_flight = self.outstanding.len() as u64;
+        self.overtaken.now = now;
+        if self.acked.is_none() {
+            self.settle_overtaken(now);
+        }
         if let Some(packet) = self.take(stack_number, Some(sent)) {
             let rates = match self.acked {
                 Some(_) => self.controller.delivery_rates(),
@@ -433,12 +507,9 @@ where
             if let Some(correction) = &mut self.correction {
                 correction.reset();
             }
-            if self.is_rate_based {
-                self.lost.push(packet.number);
-            }
-            let loss = Loss { in_flight, ..self.loss_of(now, packet.number) };
-            if self.loss.is_none() && self.recovery.begins_with(&loss) {
-                self.loss = Some(loss);
+            self.overtaken.now = now;
+            if !self.overtaken.take(now, packet) {
+                self.count_lost(now, packet.number, in_flight);
             }
         }
     }
@@ -460,6 +531,9 @@ where
                 self.controller.on_ecn(&mark);
             }
         } else if is_persistent {
+            while let Some(packet) = self.overtaken.expired(now, Duration::ZERO) {
+                self.count_lost(now, packet.number, self.in_flight());
+            }
             self.loss = None;
             self.recovery.restart(self.next);
             self.write_log(|log| log.timeouts.push(now));
@@ -479,6 +553,7 @@ where
     }
 
     fn on_spurious_congestion_event(&mut self) {
+        self.overtaken.on_arrival();
         self.write_log(|log| log.spurious += 1);
     }
 
@@ -524,5 +599,29 @@ where
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_found_lost_are_suspects_after_some_that_arrived_and_lost_a_round_trip_later() {
+        let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let packet = |number| Outstanding { number, stack_number: number, sent: ms(0), bytes: 9 };
+        let patience = Duration::from_millis(100);
+        let mut overtaken = Overtaken::default();
+        assert!(!overtaken.take(ms(1), packet(1)), "nothing has arrived");
+        overtaken.now = ms(1_000);
+        overtaken.on_arrival();
+        assert!(overtaken.take(ms(1_010), packet(2)) && overtaken.take(ms(1_020), packet(3)));
+        assert_eq!(overtaken.expired(ms(1_109), patience).map(|one| one.number), None);
+        assert_eq!(overtaken.expired(ms(1_110), patience).map(|one| one.number), Some(2));
+        overtaken.now = ms(1_115);
+        overtaken.on_arrival();
+        assert_eq!(overtaken.expired(ms(9_999), patience).map(|one| one.number), None);
+        assert_eq!(overtaken.arrived.iter().map(|one| one.number).collect::<Vec<_>>(), [3]);
+        assert!(overtaken.take(ms(3_114), packet(4)) && !overtaken.take(ms(3_115), packet(5)));
     }
 }
