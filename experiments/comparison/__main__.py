@@ -83,7 +83,7 @@ def pacing_words(rows: pl.DataFrame) -> str:
 
 def main(
     grid: Annotated[
-        Grid, typer.Option(help="Six paths, hard ones, or these and all constant links.")
+        Grid, typer.Option(help="Six paths; 17 hard ones, too; or all constant links, too.")
     ] = Grid.quick,
     only: Annotated[
         list[str] | None, typer.Option(help="A contender by name; may be repeated.")

@@ -23,7 +23,7 @@ FULL_PACKET_BYTES = 1500
 
 
 class Grid(StrEnum):
-    """Which paths: `QUICK`, `HARD`, or these and `COMMON`."""
+    """Which paths: `QUICK`, `HARD` too, or `COMMON` too."""
 
     quick = "quick"
     hard = "hard"
@@ -170,5 +170,6 @@ HARD = (
 
 def paths(grid: Grid) -> Sequence[Path]:
     """The paths of a grid."""
-    chosen = {Grid.quick: QUICK, Grid.hard: HARD, Grid.full: (*QUICK, *HARD, *COMMON)}[grid]
+    hard = (*QUICK, *HARD)
+    chosen = {Grid.quick: QUICK, Grid.hard: hard, Grid.full: (*hard, *COMMON)}[grid]
     return list(dict.fromkeys(chosen))
