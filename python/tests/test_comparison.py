@@ -199,6 +199,16 @@ def test_a_packet_without_its_sync_byte_and_one_that_is_cut_are_reported() -> No
     assert found.continuity_errors == [24]
 
 
+def test_a_source_in_bursts_sends_all_with_the_last_clock_reference(tmp_path: File) -> None:
+    path = written(tmp_path, counted(made_stream()))
+    paced = read_stream(path).due_ns
+    due_ns = read_stream(path, bursts=True).due_ns
+    # Packets 2, 7, 12 and so on have a clock.
+    assert due_ns == tuple(
+        paced[place - (place - 2) % 5] if place > 1 else 0 for place in range(62)
+    )
+
+
 def test_missing_packets_are_found(tmp_path: File) -> None:
     packets = counted(made_stream())
     del packets[23]
