@@ -128,10 +128,10 @@ def measure(
     ]
     pl.concat(units for units, _ in read).write_parquet(folder / "units.parquet")
     rows = [row | sent for (_, row), sent in zip(read, wire, strict=True)]
-    table = pl.DataFrame(
+    carried = pl.DataFrame(
         rows, schema_overrides={"download_bps": pl.Float64}, infer_schema_length=None
     )
-    table.write_parquet(folder / "carried.parquet")
+    carried.write_parquet(folder / "carried.parquet")
     shutil.rmtree(folder / "ends")
 
 

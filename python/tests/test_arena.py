@@ -7,7 +7,7 @@ from pathlib import Path as File
 
 import polars as pl
 import pytest
-from experiments.comparison.paths import QUICK, paths
+from experiments.comparison.paths import COMMON, QUICK
 from typer.testing import CliRunner, Result
 
 from ontempo.lab import main
@@ -52,7 +52,7 @@ def test_the_paths_of_the_comparison_are_those_of_the_real_programs() -> None:
     def found(text: str, of: str) -> str:
         return text.partition(f'{of} = "')[2].partition('"')[0]
 
-    for ours, theirs in ((groups.COMPARISON, paths("full")), (groups.COMPARISON_QUICK, QUICK)):
+    for ours, theirs in ((groups.COMPARISON, COMMON), (groups.COMPARISON_QUICK, QUICK)):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             link = other.link("a", "b")
