@@ -39,13 +39,9 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "srt-120": ("step-0", "circle-open"),
     "rist-1000": ("step-2", "square-open"),
     "ontempo-ordered": ("pert", "triangle-up"),
-    "ontempo-out-of-sequence": ("pert", "circle"),
     "ontempo-partial-order": ("pert", "diamond"),
-    "ontempo-media": ("pert", "star"),
-    "ontempo-pert": ("pert", "cross"),
-    "ontempo-cubic": ("pert", "square-open"),
 }
-"""Colour and symbol of each contender in plots."""
+"""Colour and symbol in plots of the contenders that run everywhere."""
 
 WIDTH_IN, HEIGHT_IN, DPI = 6.0, 3.6, 160
 
@@ -119,7 +115,8 @@ def overview(rows: pl.DataFrame, contenders: Sequence[Contender]) -> str:
 
 
 def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Figure]:
-    """The plots over the quick grid's paths: frames not decodable, latency, bytes."""
+    """The plots over the quick grid's paths, of the contenders that run everywhere."""
+    contenders = [one for one in contenders if one.everywhere]
     plotted = {row["path"] for row in rows.iter_rows(named=True) if path_of(row) in QUICK}
     rows = rows.filter(pl.col("path").is_in(plotted))
     named = rows.unique("path", maintain_order=True)
@@ -151,7 +148,7 @@ def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Fi
     }
 
 
-BESIDE = 0.045
+BESIDE = 0.036
 """Distance of two contenders' marks at one path, so that equal ones do not hide each other."""
 
 MAX_SHOWN_S = 3.0
