@@ -21,7 +21,7 @@ from ontempo.lab.terminal import exit_codes, run_shown
 from .contenders import CONTENDERS, SIDE_BY_SIDE, Contender
 from .measure import comparison_cell
 from .page import COLUMNS, cells, figures, tables, write_page
-from .paths import HARD, QUICK, Grid, Path, paths
+from .paths import Grid, Path, paths
 from .readings import path_of, readings
 
 COUNTED_S = 20
@@ -33,7 +33,7 @@ SHOWN = ("carried by", "decodable", "late", "sound", "p99", "bytes", "download")
 
 def batches(chosen: Sequence[Contender], path: Path) -> list[list[Contender]]:
     """The contenders that run side by side: the same ones together, whichever are missing."""
-    seldom = path in {*QUICK, *HARD}
+    seldom = path in paths(Grid.hard)
     left = [
         [one for one in row if one in chosen and (one.everywhere or seldom)] for row in SIDE_BY_SIDE
     ]

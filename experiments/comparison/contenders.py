@@ -245,11 +245,11 @@ def _ontempo_lacks() -> str:
     return "not run: this ontempo has no command send" if asked.returncode else ""
 
 
-ORDERS = (
-    _ontempo("ontempo-ordered", "ontempo, in order", "in-order", everywhere=True),
-    _ontempo("ontempo-partial-order", "ontempo, partial order", "partial-order", everywhere=True),
-    _ontempo("ontempo-out-of-sequence", "ontempo, out of order", "out-of-order"),
+IN_ORDER = _ontempo("ontempo-ordered", "ontempo, in order", "in-order", everywhere=True)
+PARTIAL_ORDER = _ontempo(
+    "ontempo-partial-order", "ontempo, partial order", "partial-order", everywhere=True
 )
+OUT_OF_ORDER = _ontempo("ontempo-out-of-sequence", "ontempo, out of order", "out-of-order")
 """Over BBR for media, the program's default; in order, likewise."""
 
 CONTROLS = (
@@ -257,8 +257,6 @@ CONTROLS = (
     _ontempo("ontempo-pert", "ontempo, in order, PERT", "in-order", "pert"),
     _ontempo("ontempo-cubic", "ontempo, in order, CUBIC", "in-order", "cubic"),
 )
-
-IN_ORDER, PARTIAL_ORDER, OUT_OF_ORDER = ORDERS
 
 SIDE_BY_SIDE = (
     (DIRECT, RTP, HTTP, SRT, SRT_ENCRYPTED, IN_ORDER),

@@ -17,7 +17,7 @@ from ontempo.lab.place import make_folder
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
 from .contenders import Contender
-from .paths import COMMON, HARD, QUICK, Path
+from .paths import COMMON, QUICK, Grid, Path, paths
 from .readings import decodable_share, path_of
 
 MARKS = ("<!-- measured: written by experiments.comparison -->", "<!-- /measured -->")
@@ -76,14 +76,14 @@ def _millis(seconds: float) -> str:
 def tables(rows: pl.DataFrame, contenders: Sequence[Contender], missing: Sequence[str]) -> str:
     """Markdown: decodable frames over all constant links, then a table for each other path."""
     shown = {one.name: one.shown for one in contenders}
-    parts = []
+    parts, detailed = [], paths(Grid.hard)
     listed = rows.filter(pl.Series([path_of(row) in COMMON for row in rows.iter_rows(named=True)]))
     if listed["path"].n_unique() > len(QUICK):
         parts.append(overview(listed, [one for one in contenders if one.everywhere]))
     for _, group in groupby(rows.iter_rows(named=True), lambda row: row["path"]):
         of_path = list(group)
         path = path_of(of_path[0])
-        if path not in {*QUICK, *HARD}:
+        if path not in detailed:
             continue
         kept = COLUMNS if path.queue_bdp else COLUMNS[:-1]
         lines = [" | ".join(kept), " | ".join("---" for _ in kept)]

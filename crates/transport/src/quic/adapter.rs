@@ -342,12 +342,15 @@ impl<C: CongestionControl> Adapter<C> {
         }
     }
 
-    /// Packets that have not arrived a round trip after the stack found them lost are lost.
-    fn settle_overtaken(&mut self, now: Time) {
-        let patience = self.rtt.srtt().unwrap_or(Duration::ZERO);
+    /// Packets that have not arrived so long after the stack found them lost are lost.
+    fn count_overtaken(&mut self, now: Time, patience: Duration) {
         while let Some(packet) = self.overtaken.expired(now, patience) {
             self.count_lost(now, packet.number, self.in_flight());
         }
+    }
+
+    /// Notifies the mechanism of the loss that began an episode, if one did.
+    fn report_loss(&mut self, now: Time) {
         if let Some(loss) = self.loss.take() {
             self.write_log(|log| log.loss_events.push(now));
             self.controller.on_loss(&loss);
@@ -435,7 +438,8 @@ where
         let in_flight = self.outstanding.len() as u64;
         self.overtaken.now = now;
         if self.acked.is_none() {
-            self.settle_overtaken(now);
+            self.count_overtaken(now, self.rtt.srtt().unwrap_or(Duration::ZERO));
+            self.report_loss(now);
         }
         if let Some(packet) = self.take(stack_number, Some(sent)) {
             let rates = match self.acked {
@@ -531,9 +535,7 @@ where
                 self.controller.on_ecn(&mark);
             }
         } else if is_persistent {
-            while let Some(packet) = self.overtaken.expired(now, Duration::ZERO) {
-                self.count_lost(now, packet.number, self.in_flight());
-            }
+            self.count_overtaken(now, Duration::ZERO);
             self.loss = None;
             self.recovery.restart(self.next);
             self.write_log(|log| log.timeouts.push(now));
@@ -545,9 +547,8 @@ where
                 in_flight: self.in_flight(),
                 repeated: std::mem::replace(&mut self.timed_out, true),
             });
-        } else if let Some(loss) = self.loss.take() {
-            self.write_log(|log| log.loss_events.push(now));
-            self.controller.on_loss(&loss);
+        } else {
+            self.report_loss(now);
         }
         self.record(now);
     }
