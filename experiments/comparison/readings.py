@@ -72,8 +72,8 @@ def readings(results: Results, contenders: Sequence[Contender]) -> pl.DataFrame:
 def with_decodable(run: pl.DataFrame) -> pl.Series:
     """Which frames of one run can be decoded on time; false for sound.
 
-    A frame depends on the one before it that is not disposable, and so on back to a key frame. As in
-    the arena, one that is late is not decoded.
+    A frame depends on the one before it that is not disposable, and so on back to a key frame. As
+    in the arena, one that is late is not decoded.
     """
     decodable, has_reference = [], False
     for kind, latency_s, playout_s in run.select("kind", "latency_s", "playout_s").iter_rows():
