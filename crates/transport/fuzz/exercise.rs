@@ -1,7 +1,7 @@
 // What the fuzzer does with bytes that are to be read as ontempo's own headers, and what the
 // corpus tests do on the stable compiler.
 
-use ontempo_transport::wire::{FragmentHeader, Message, UnitHeader};
+use ontempo_transport::wire::{DatagramHeader, Message, UnitHeader};
 
 /// Any bytes are read as a message of the control stream, or refused.
 pub(crate) fn message(bytes: &[u8]) {
@@ -23,10 +23,10 @@ pub(crate) fn unit(bytes: &[u8]) {
         header.write(&mut again);
         assert_eq!(UnitHeader::read(&again), Ok((header, again.len())));
     }
-    if let Ok((header, taken)) = FragmentHeader::read(bytes) {
+    if let Ok((header, taken)) = DatagramHeader::read(bytes) {
         assert!(taken <= bytes.len());
         let mut again = Vec::new();
         header.write(&mut again);
-        assert_eq!(FragmentHeader::read(&again), Ok((header, again.len())));
+        assert_eq!(DatagramHeader::read(&again), Ok((header, again.len())));
     }
 }

@@ -197,7 +197,7 @@ const SPACED_WINDOW: u64 = 16 << 20;
 
 /// Datagrams are queued in our layer and not in the stack, so that late ones can be dropped: the
 /// stack holds no more than one transmission.
-const DATAGRAM_BUFFER: usize = 32 << 10;
+pub(crate) const DATAGRAM_BUFFER: usize = 32 << 10;
 
 /// The largest UDP payload of a packet of 1,500 bytes to this address, bytes: path MTU discovery
 /// tries no more.

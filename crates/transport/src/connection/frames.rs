@@ -294,6 +294,12 @@ impl Frames {
         (self.asked[1].bytes > 0).then(|| Rate::of(Bytes::new(bytes), span))
     }
 
+    /// What it has asked of the path in the last 2 to 4 s; nothing, if no frames came; `None` while that is not known.
+    pub(super) fn lately(&self, now: Time) -> Option<Rate> {
+        let is_silent = self.asked.iter().all(|asked| asked.bytes == 0);
+        self.need(now).or_else(|| is_silent.then(|| Rate::from_bits_per_sec(0)))
+    }
+
     /// How much later than it came the largest of these frames ends at this rate: frames that nothing
     /// needs leave it that room.
     fn room(largest: [Came; 2], usable: Rate) -> Duration {

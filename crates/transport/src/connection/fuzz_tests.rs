@@ -13,8 +13,8 @@ use crate::flow::{DeliveryOrder, Reliability};
 use crate::identity::Identity;
 use crate::simulated::Path;
 use crate::wire::{
-    AckRequest, DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, ReceiverReport, Sent,
-    UnitHeader,
+    AckRequest, DatagramHeader, DroppedUnit, FlowOpened, Limits, Message, Missing, Range,
+    ReceiverReport, Sent, UnitHeader,
 };
 use crate::{Endpoint, Event};
 
@@ -264,23 +264,42 @@ impl Fuzz {
 
     fn datagram(&mut self) {
         let mut bytes = Vec::new();
+        let mut more = self.below(900) as usize;
         if self.is_rude() {
             bytes = self.garbage(1_000);
+        } else if self.below(3) == 0 {
+            let header = self.repair();
+            if matches!(header, DatagramHeader::Request(_)) {
+                more = 0;
+            }
+            header.write(&mut bytes);
         } else {
             let Some(header) = self.header(false) else { return };
             let UnitHeader { flow, id, length, .. } = header;
             let offset = 1 + self.below(length);
             if self.below(2) == 0 || offset >= length {
-                FragmentHeader::First(header).write(&mut bytes);
+                DatagramHeader::First(header).write(&mut bytes);
             } else {
-                FragmentHeader::Later { flow, id, length, offset }.write(&mut bytes);
+                DatagramHeader::Later { flow, id, length, offset }.write(&mut bytes);
             }
         }
-        bytes.resize(bytes.len() + self.below(900) as usize, 7);
+        bytes.resize(bytes.len() + more, 7);
         let Some(villain) = self.world.villain() else { return };
         let _ = villain.stack.datagrams().send(bytes.into(), true);
         villain.urgent = true;
         self.world.network.flush(VILLAIN);
+    }
+
+    /// A request, or the repair of something else than what is missing.
+    fn repair(&mut self) -> DatagramHeader {
+        let stream = self.below(60);
+        let offset = self.below(30_000);
+        if self.is_rude() {
+            return DatagramHeader::Repair { stream, offset };
+        }
+        let to = (self.below(2) == 0).then(|| offset + 1 + self.below(9_000));
+        let missing = |stream| Missing { stream, ranges: vec![Range { from: offset, to }] };
+        DatagramHeader::Request((stream..stream + 1 + self.below(9)).map(missing).collect())
     }
 
     /// What the villain does next.

@@ -9,7 +9,7 @@ use super::*;
 use crate::flow::{DeliveryOrder, Reliability};
 use crate::identity::{Identity, Trust};
 use crate::simulated::{Network, Path};
-use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, Sent, UnitHeader};
+use crate::wire::{DatagramHeader, DroppedUnit, FlowOpened, Limits, Message, Sent, UnitHeader};
 use crate::{ConnectionId, Endpoint, Event};
 
 pub(super) const VILLAIN: usize = 0;
@@ -129,7 +129,7 @@ impl World {
         self.network.flush(VILLAIN);
     }
 
-    fn datagram(&mut self, header: &FragmentHeader, size: usize) {
+    fn datagram(&mut self, header: &DatagramHeader, size: usize) {
         let mut bytes = Vec::new();
         header.write(&mut bytes);
         bytes.resize(bytes.len() + size, 7);
@@ -224,7 +224,7 @@ const ATTACKS: [Attack; 17] = [
     ),
     (
         "a fragment of a reliable flow",
-        |w| w.datagram(&FragmentHeader::Later { flow: 0, id: 0, length: 9, offset: 3 }, 2),
+        |w| w.datagram(&DatagramHeader::Later { flow: 0, id: 0, length: 9, offset: 3 }, 2),
         "out of place",
     ),
 ];
@@ -269,7 +269,7 @@ fn what_the_rules_allow_cannot_fill_the_memory() {
                 // Fragments of units that never come whole, a byte at a time.
                 2 | 3 => {
                     let offset = 1 + random.next_u64() % 15_000;
-                    let later = FragmentHeader::Later { flow: 2, id, length: 20_000, offset };
+                    let later = DatagramHeader::Later { flow: 2, id, length: 20_000, offset };
                     world.datagram(&later, 1 + random.next_u64() as usize % 900);
                 }
                 // Drops without end.

@@ -12,10 +12,12 @@ mod fuzz_tests;
 mod gate;
 #[cfg(test)]
 mod hostile_tests;
+mod incoming;
 mod memory;
 mod migration;
 mod receive_flow;
 mod receiving;
+mod repairs;
 mod send_flow;
 mod sending;
 #[cfg(test)]
@@ -350,6 +352,8 @@ impl Connection {
             packets_refused: self.watched.failed(),
             congestion_events: path.congestion_events,
             spurious_congestion_events: path.spurious_congestion_events,
+            repairs_sent: self.sending.unacknowledged.repairs_sent,
+            repairs_received: self.receiving.repaired,
             round_trip: account.srtt,
             clock_round_trip: self.clocks.round_trip(),
             clock_comparisons: self.clocks.count(),
@@ -448,6 +452,7 @@ impl Connection {
         }
         if self.stage == Stage::Open {
             self.read_units(now)?;
+            self.request_repairs(now);
             self.report_receiving(now);
             self.control.ask_time(now, self.config.clock_interval);
             // A flow's opening precedes its units: written after them it could wait for flow
@@ -589,6 +594,7 @@ impl Connection {
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());
+                wake = wake.min(self.receiving.streams.next_look());
                 wake = wake.min(self.silent_at()).min(self.unacknowledged_at());
                 wake = wake.min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));

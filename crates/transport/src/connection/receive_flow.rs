@@ -64,6 +64,10 @@ impl Partial {
         Self { header, got: data.len() as u64, data, discarded: false }
     }
 
+    pub(super) fn is_discarded(&self) -> bool {
+        self.discarded
+    }
+
     pub(super) fn missing(&self) -> u64 {
         self.header.length - self.got
     }

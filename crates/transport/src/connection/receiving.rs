@@ -2,77 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use noq_proto::{Dir, ReadError, StreamId, VarInt};
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 
-use super::assembly::Assembly;
 use super::clocks::Clocks;
+use super::incoming::{Incoming, Streams};
 use super::receive_flow::{Fragments, Partial, ReceiveFlow};
 use super::statistics::ReceiveStatistics;
 use super::{Connection, ConnectionEvent, Flows, Violation};
 use crate::flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Reliability};
 use crate::wire::{
-    DroppedUnit, FlowOpened, FragmentHeader, Limits, MAX_UNIT_HEADER, Message, UnitHeader,
+    DatagramHeader, DroppedUnit, FlowOpened, Limits, MAX_UNIT_HEADER, Message, UnitHeader,
     WireError,
 };
-
-/// Memory of an open stream, here and in the QUIC stack, bytes.
-const STREAM_COST: u64 = 512;
 
 /// Maximum memory for what a client sends before it has presented the token, bytes: it has nothing
 /// to send then. What a server sends right after its Welcome may overtake it.
 const MAX_EARLY: u64 = 16 << 10;
-
-/// A stream with units.
-#[derive(Debug, Default)]
-struct Incoming {
-    assembly: Assembly,
-    /// The beginning of a header; on a parked stream, also the data received with it.
-    header: BytesMut,
-    unit: Option<(u64, Partial)>,
-    /// The stream was read to its end, but its data waits.
-    is_finished: bool,
-}
-
-impl Incoming {
-    /// Memory that it takes, in bytes.
-    fn memory(&self) -> u64 {
-        let partial = self.unit.as_ref().map_or(0, |(_, partial)| partial.memory());
-        STREAM_COST + self.waiting() + partial
-    }
-
-    /// Memory of data that waits for other data.
-    fn waiting(&self) -> u64 {
-        self.assembly.memory() + self.header.capacity() as u64
-    }
-}
-
-/// All open streams with units.
-#[derive(Debug, Default)]
-struct Streams {
-    all: BTreeMap<StreamId, Incoming>,
-    memory: u64,
-    /// The part of it that waits for other data.
-    waiting: u64,
-}
-
-impl Streams {
-    fn insert(&mut self, stream: StreamId, incoming: Incoming) {
-        self.memory += incoming.memory();
-        self.waiting += incoming.waiting();
-        self.all.insert(stream, incoming);
-    }
-
-    fn remove(&mut self, stream: StreamId) -> Incoming {
-        let incoming = self.all.remove(&stream);
-        if let Some(incoming) = &incoming {
-            self.memory -= incoming.memory();
-            self.waiting -= incoming.waiting();
-        }
-        incoming.unwrap_or_default()
-    }
-}
 
 /// All receiving flows.
 #[derive(Debug, Default)]
@@ -85,7 +32,11 @@ pub(super) struct Receiving {
     closed: u64,
     /// `closed` as the peer knows it.
     credited: u64,
-    streams: Streams,
+    pub(super) streams: Streams,
+    /// The longest lifetime of a unit.
+    pub(super) lifetime: Option<Duration>,
+    /// Repairs taken.
+    pub(super) repaired: u64,
     /// The part of the receive window that data in `streams` uses, as the QUIC stack knows it.
     window_used: u64,
     /// Streams of flows that are not open yet: they may arrive before the control stream.
@@ -154,20 +105,16 @@ impl Receiving {
         self.flows.get_mut(&flow).ok_or(Violation::OutOfPlace)
     }
 
-    /// A datagram with a fragment of a unit.
-    fn on_datagram(
+    /// A datagram with a fragment of a unit: its header, if it is the first, flow, number and length of the unit, and
+    /// offset.
+    fn on_fragment(
         &mut self,
         now: Time,
-        datagram: Bytes,
+        (header, [number, id, length, offset]): (Option<UnitHeader>, [u64; 4]),
+        data: Bytes,
         limits: Limits,
         clocks: &Clocks,
     ) -> Result<(), Violation> {
-        let (header, taken) = FragmentHeader::read(&datagram)?;
-        let data = datagram.slice(taken..);
-        let (number, id, length, offset) = match &header {
-            FragmentHeader::First(header) => (header.flow, header.id, header.length, 0),
-            FragmentHeader::Later { flow, id, length, offset } => (*flow, *id, *length, *offset),
-        };
         if length > limits.unit_bytes {
             return Err(Violation::Absurd);
         }
@@ -180,10 +127,6 @@ impl Receiving {
             flow.on_unwanted(id, offset);
             return Ok(());
         }
-        let header = match header {
-            FragmentHeader::First(header) => Some(header),
-            FragmentHeader::Later { .. } => None,
-        };
         let fragments = &mut self.fragments;
         if let Some(partial) = fragments.on_fragment((number, id), header, (length, offset), data) {
             flow.complete_unrepaired(now, partial, clocks);
@@ -282,18 +225,42 @@ impl Connection {
         self.set_receive_window();
         if std::mem::take(&mut self.receiving.datagrams) {
             while let Some(datagram) = self.stack.datagrams().recv() {
-                self.receiving.on_datagram(now, datagram, self.config.limits, &self.clocks)?;
+                self.read_datagram(now, datagram)?;
             }
         }
         Ok(())
     }
 
-    fn read_stream(&mut self, now: Time, stream: StreamId) -> Result<(), Violation> {
-        let mut incoming = self.receiving.streams.remove(stream);
-        let is_parked = |receiving: &Receiving| {
-            receiving.parked.values().any(|streams| streams.contains(&stream))
+    fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<(), Violation> {
+        let (header, taken) = DatagramHeader::read(&datagram)?;
+        let data = datagram.slice(taken..);
+        let (header, numbers) = match header {
+            DatagramHeader::First(header) => {
+                let numbers = [header.flow, header.id, header.length, 0];
+                (Some(header), numbers)
+            }
+            DatagramHeader::Later { flow, id, length, offset } => {
+                (None, [flow, id, length, offset])
+            }
+            DatagramHeader::Request(missing) => {
+                self.repair(now, &missing);
+                return Ok(());
+            }
+            DatagramHeader::Repair { stream, offset } => {
+                return self.on_repair(now, stream, offset, data);
+            }
         };
-        if !incoming.header.is_empty() && !is_parked(&self.receiving) {
+        let limits = self.config.limits;
+        self.receiving.on_fragment(now, (header, numbers), data, limits, &self.clocks)
+    }
+
+    fn is_parked(&self, stream: StreamId) -> bool {
+        self.receiving.parked.values().any(|streams| streams.contains(&stream))
+    }
+
+    fn read_stream(&mut self, now: Time, stream: StreamId) -> Result<(), Violation> {
+        let mut incoming = self.receiving.streams.take(stream).unwrap_or_default();
+        if !incoming.header.is_empty() && !self.is_parked(stream) {
             let kept = incoming.header.split().freeze();
             self.feed(now, stream, &mut incoming, kept)?;
         }
@@ -302,15 +269,8 @@ impl Connection {
         {
             match chunk {
                 Chunk::Data(offset, data) => {
-                    let mut next = incoming.assembly.insert(offset, data)?;
-                    while let Some(data) = next {
-                        if is_parked(&self.receiving) {
-                            incoming.header.extend_from_slice(&data);
-                        } else {
-                            self.feed(now, stream, &mut incoming, data)?;
-                        }
-                        next = incoming.assembly.next();
-                    }
+                    incoming.on_data(now);
+                    self.take_data(now, stream, &mut incoming, (offset, data))?;
                 }
                 Chunk::End => incoming.is_finished = true,
                 Chunk::Reset => {
@@ -326,12 +286,32 @@ impl Connection {
                 }
             }
         }
-        if !incoming.is_finished || is_parked(&self.receiving) {
-            self.receiving.streams.insert(stream, incoming);
+        if !incoming.is_finished || self.is_parked(stream) {
+            self.receiving.streams.insert(now, stream, incoming);
             return Ok(());
         }
         if incoming.unit.is_some() || !incoming.header.is_empty() {
             return Err(WireError::Short.into());
+        }
+        Ok(())
+    }
+
+    /// Data of a stream, at an offset.
+    pub(super) fn take_data(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        incoming: &mut Incoming,
+        (offset, data): (u64, Bytes),
+    ) -> Result<(), Violation> {
+        let mut next = incoming.assembly.insert(offset, data)?;
+        while let Some(data) = next {
+            if self.is_parked(stream) {
+                incoming.header.extend_from_slice(&data);
+            } else {
+                self.feed(now, stream, incoming, data)?;
+            }
+            next = incoming.assembly.next();
         }
         Ok(())
     }
@@ -419,7 +399,10 @@ impl Connection {
             let flow = header.flow;
             // The rest of a flow that has ended was dropped.
             let partial = match self.receiving.flows.get_mut(&flow) {
-                Some(flow) => flow.begin(header)?,
+                Some(flow) => {
+                    self.receiving.lifetime = self.receiving.lifetime.max(header.lifetime);
+                    flow.begin(header)?
+                }
                 None => Partial::discarded(header),
             };
             incoming.unit = Some((flow, partial));
@@ -493,25 +476,19 @@ mod tests {
     /// One half of a unit of 20 bytes arrives, or both.
     fn arrive(receiving: &mut Receiving, id: u64, halves: &[u64]) {
         for half in halves {
-            let header = if *half == 0 {
-                FragmentHeader::First(UnitHeader {
-                    flow: 0,
-                    id,
-                    length: 20,
-                    sent: Sent::At(Time::ZERO),
-                    lifetime: None,
-                    priority: 0,
-                    continues: None,
-                    depends_on: Vec::new(),
-                })
-            } else {
-                FragmentHeader::Later { flow: 0, id, length: 20, offset: 10 }
-            };
-            let mut datagram = Vec::new();
-            header.write(&mut datagram);
-            datagram.extend_from_slice(&[7; 10]);
-            let arrived =
-                receiving.on_datagram(Time::ZERO, datagram.into(), LIMITS, &Clocks::default());
+            let header = (*half == 0).then(|| UnitHeader {
+                flow: 0,
+                id,
+                length: 20,
+                sent: Sent::At(Time::ZERO),
+                lifetime: None,
+                priority: 0,
+                continues: None,
+                depends_on: Vec::new(),
+            });
+            let fragment = (header, [0, id, 20, 10 * half]);
+            let (data, clocks) = (Bytes::from_static(&[7; 10]), Clocks::default());
+            let arrived = receiving.on_fragment(Time::ZERO, fragment, data, LIMITS, &clocks);
             arrived.expect("well-formed");
         }
     }

@@ -453,6 +453,11 @@ impl SendFlow {
         self.frames.is_narrow = false;
     }
 
+    /// What it has [asked of the path lately](Frames::lately), with deadlines.
+    pub(super) fn need(&self, now: Time) -> Option<Rate> {
+        self.frames.lately(now)
+    }
+
     /// Lays the queue out for what the path bears, if frames or the rate are new, and drops whole
     /// frames if not all arrive by their deadlines. `buffered`: bytes that the stack holds at most.
     pub(super) fn plan(&mut self, now: Time, path: &Path, buffered: u64) {

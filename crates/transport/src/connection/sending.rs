@@ -8,6 +8,7 @@ use ontempo_foundation::{Bytes as Size, Rate, Time};
 
 use super::bearing::Bearing;
 use super::control::Control;
+use super::repairs::Unacknowledged;
 use super::send_flow::{GivenUp, SendError, SendFlow, Writing, longest_unit};
 use super::statistics::SendStatistics;
 use super::{Connection, ConnectionEvent, FlowError, Flows, Violation};
@@ -15,7 +16,7 @@ use crate::config::Configuration;
 use crate::flow::{FlowConfig, FlowId, Outgoing, Reliability};
 use crate::quic::Account;
 use crate::wire::{
-    FlowOpened, FragmentHeader, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, ReceiverReport,
+    DatagramHeader, FlowOpened, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, ReceiverReport,
     UnitHeader,
 };
 
@@ -32,6 +33,9 @@ const WRITTEN_AHEAD: u64 = 16 << 10;
 /// Streams of a flow written at a time: a large unit does not delay one of a higher priority.
 const MAX_WRITING: usize = 4;
 
+/// Of what the path bears, the part that flows may need where something may be sent twice.
+const ROOMY: f64 = 0.7;
+
 /// All sending flows.
 #[derive(Debug)]
 pub(super) struct Sending {
@@ -43,8 +47,7 @@ pub(super) struct Sending {
     flow_credit: u64,
     /// A flow could not be opened for lack of credit.
     wants_flow: bool,
-    /// Streams not yet acknowledged: their flow and units.
-    streams: BTreeMap<StreamId, (u64, Vec<u64>)>,
+    pub(super) unacknowledged: Unacknowledged,
     /// The peer's receive limits.
     peer: Limits,
     /// The flow whose turn it is among equal priorities.
@@ -65,7 +68,7 @@ impl Default for Sending {
             next: 0,
             flow_credit: 0,
             wants_flow: false,
-            streams: BTreeMap::new(),
+            unacknowledged: Unacknowledged::default(),
             peer: Limits { flows: 0, units: 0, bytes: 0, unit_bytes: 0 },
             turn: 0,
             window: 0,
@@ -164,13 +167,24 @@ impl Sending {
         self.flows.values_mut().for_each(|flow| flow.plan(now, &path, buffered));
     }
 
+    /// True if the path bears so much more than is asked of it that something may be sent twice.
+    pub(super) fn has_room(&self, now: Time) -> bool {
+        if self.waits() {
+            return false;
+        }
+        let Some(path) = self.bearing.path() else { return true };
+        let needs = self.flows.values().map(|flow| flow.need(now).map(Rate::as_bits_per_sec));
+        let need = needs.sum::<Option<u64>>();
+        need.is_some_and(|need| need as f64 <= ROOMY * path.bears.as_bits_per_sec() as f64)
+    }
+
     /// True if more waits than the stack has accepted.
     pub(super) fn waits(&self) -> bool {
         !self.datagrams.is_empty() || self.flows.values().any(SendFlow::is_filled)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.streams.is_empty()
+        self.unacknowledged.streams.is_empty()
             && self.datagrams.is_empty()
             && self.flows.values().all(|flow| flow.is_idle() && flow.finished == flow.finish_sent)
     }
@@ -213,9 +227,9 @@ impl Sending {
 
     /// All of a stream was acknowledged.
     pub(super) fn on_finished(&mut self, stream: StreamId) {
-        let Some((number, units)) = self.streams.remove(&stream) else { return };
-        if let Some(flow) = self.flows.get_mut(&number) {
-            units.iter().for_each(|id| flow.on_arrived(*id));
+        let Some(on) = self.unacknowledged.streams.remove(&stream) else { return };
+        if let Some(flow) = self.flows.get_mut(&on.flow) {
+            on.units.iter().for_each(|id| flow.on_arrived(*id));
         }
     }
 
@@ -224,11 +238,11 @@ impl Sending {
         for flow in self.flows.values_mut() {
             while let Some(given_up) = flow.give_up(now) {
                 let Some(GivenUp { stream }) = given_up else { continue };
-                let Some((_, units)) = self.streams.get(&stream) else { continue };
+                let Some(on) = self.unacknowledged.streams.get(&stream) else { continue };
                 // A stream shared with other units continues for them.
-                if flow.are_given_up(units) {
+                if flow.are_given_up(&on.units) {
                     let _ = stack.send_stream(stream).reset(DROPPED);
-                    self.streams.remove(&stream);
+                    self.unacknowledged.streams.remove(&stream);
                     flow.writing.retain(|writing| writing.stream != stream);
                 }
             }
@@ -293,7 +307,12 @@ impl Sending {
             .map(|(.., number)| number)
     }
 
-    fn write_all(&mut self, stack: &mut noq_proto::Connection, config: &Configuration) -> bool {
+    fn write_all(
+        &mut self,
+        now: Time,
+        stack: &mut noq_proto::Connection,
+        config: &Configuration,
+    ) -> bool {
         let mut wrote = self.write_fragments(stack) == Progress::Wrote;
         let mut refused = Vec::new();
         while let Some(number) = self.choose(&refused) {
@@ -301,7 +320,7 @@ impl Sending {
             let progress = if flow.config.reliability == Reliability::None {
                 self.write_datagrams(number, stack)
             } else {
-                self.write_stream(number, stack, config)
+                self.write_stream(now, number, stack, config)
             };
             match progress {
                 Progress::Wrote => {
@@ -318,6 +337,7 @@ impl Sending {
     /// Continues the stream being written, or begins one with the next units.
     fn write_stream(
         &mut self,
+        now: Time,
         number: u64,
         stack: &mut noq_proto::Connection,
         config: &Configuration,
@@ -336,7 +356,8 @@ impl Sending {
             let rank = rank(priority, has_deadlines.then_some(stream));
             let _ = stack.send_stream(stream).set_priority(rank);
             let (units, chunks) = batch(flow, (stream, priority), config.batch);
-            self.streams.insert(stream, (number, units));
+            let data = if has_deadlines { chunks.iter().cloned().collect() } else { Vec::new() };
+            self.unacknowledged.begin(now, stream, (number, units), data);
             flow.writing.push(Writing { stream, chunks, priority });
             begun = true;
         }
@@ -462,7 +483,7 @@ fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
     let mut datagrams = VecDeque::new();
     let mut offset = 0;
     let mut front = Vec::with_capacity(MAX_UNIT_HEADER);
-    let mut next = FragmentHeader::First(header);
+    let mut next = DatagramHeader::First(header);
     loop {
         front.clear();
         next.write(&mut front);
@@ -476,7 +497,7 @@ fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
         if offset >= data.len() {
             return datagrams;
         }
-        next = FragmentHeader::Later { flow, id, length, offset: offset as u64 };
+        next = DatagramHeader::Later { flow, id, length, offset: offset as u64 };
     }
 }
 
@@ -491,7 +512,7 @@ impl Connection {
         sending.tell_dropped(&mut self.control);
         sending.set_window(&mut self.stack, account.window, self.config.send_bytes);
         if written {
-            self.urgent |= sending.write_all(&mut self.stack, &self.config);
+            self.urgent |= sending.write_all(now, &mut self.stack, &self.config);
         }
         for flow in sending.flows.values_mut() {
             flow.count_blocked(now);

@@ -214,6 +214,10 @@ pub struct ConnectionStatistics {
     pub congestion_events: u64,
     /// Spurious losses.
     pub spurious_congestion_events: u64,
+    /// Datagrams sent with repairs that the peer asked for.
+    pub repairs_sent: u64,
+    /// Repairs taken that this side asked for.
+    pub repairs_received: u64,
     /// Smoothed round trip; `None` before the first sample.
     pub round_trip: Option<Duration>,
     /// Median round trip of the last eight clock comparisons, without the time that the peer takes:

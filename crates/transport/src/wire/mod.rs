@@ -3,7 +3,8 @@
 //! A client opens one bidirectional stream, the control stream, on which both sides write
 //! [`Message`]s. A unit of a flow with retransmission is sent on a unidirectional stream, a
 //! [`UnitHeader`] before its bytes; several small units may share a stream. A unit of a flow
-//! without retransmission is sent in datagrams, each with a [`FragmentHeader`]. Numbers are QUIC's
+//! without retransmission is sent in datagrams, each with a [`DatagramHeader`], and so is what a receiver asks for shortly
+//! before a deadline. Numbers are QUIC's
 //! variable-length integers (RFC 9000, section 16); times are microseconds. How a unit's header and a
 //! frame of media become few bytes: `docs/deliver.md`.
 //!
@@ -11,6 +12,7 @@
 //! here.
 
 mod control;
+mod datagram;
 mod number;
 mod unit;
 
@@ -18,17 +20,18 @@ pub use control::{
     AckRequest, DroppedUnit, FlowOpened, Limits, MAX_DROPPED, MAX_LABEL, MAX_MESSAGE, MAX_TOKEN,
     Message, ReceiverReport,
 };
-pub use unit::{FragmentHeader, MAX_DEPENDENCIES, MAX_UNIT_HEADER, Sent, UnitHeader};
+pub use datagram::{DatagramHeader, MAX_RANGES, Missing, Range};
+pub use unit::{MAX_DEPENDENCIES, MAX_UNIT_HEADER, Sent, UnitHeader};
 
 /// Version of this protocol, which must be equal at both sides.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// ALPN of the protocol (RFC 7301): a prefix, and the version.
-pub const ALPN: &[u8] = b"ontempo/2";
+pub const ALPN: &[u8] = b"ontempo/3";
 
 /// ALPN of earlier versions, which both sides offer beside [`ALPN`] only to refuse them with a
 /// sentence that names both.
-pub const EARLIER_ALPN: &[&[u8]] = &[b"ontempo/1"];
+pub const EARLIER_ALPN: &[&[u8]] = &[b"ontempo/2", b"ontempo/1"];
 
 /// The sentence of a side that does not speak the version of this ALPN.
 pub fn other_version(alpn: &[u8]) -> String {

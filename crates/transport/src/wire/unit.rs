@@ -3,7 +3,7 @@
 use ontempo_foundation::{Duration, Time};
 
 use super::WireError;
-use super::number::{MAX_VARINT, Reader, write};
+use super::number::{Reader, write};
 
 /// Maximum dependencies of a unit.
 pub const MAX_DEPENDENCIES: usize = 32;
@@ -136,7 +136,7 @@ impl UnitHeader {
         Ok((header, bytes.len() - reader.left()))
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let byte = |reader: &mut Reader<'_>| Ok(reader.take(1)?[0]);
         let flags = byte(reader)?;
         let has = |flag: u8| flags & flag != 0;
@@ -179,59 +179,4 @@ pub(super) const MAX_MICROS: u64 = u64::MAX / 1000;
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
-}
-
-/// Header of a datagram with a fragment of a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FragmentHeader {
-    /// The first fragment.
-    First(UnitHeader),
-    /// A later fragment.
-    Later {
-        /// Its flow.
-        flow: u64,
-        /// Its unit's number.
-        id: u64,
-        /// Size of the whole unit, bytes.
-        length: u64,
-        /// Offset of the fragment in the unit; not 0.
-        offset: u64,
-    },
-}
-
-impl FragmentHeader {
-    /// Appends its encoding to `out`.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::First(header) => {
-                write(out, 0);
-                header.write(out);
-            }
-            Self::Later { flow, id, length, offset } => {
-                for number in [*offset, *flow, *id, *length] {
-                    write(out, number);
-                }
-            }
-        }
-    }
-
-    /// Parses a header and returns its encoded length.
-    ///
-    /// # Errors
-    /// If the bytes are truncated, or a number is out of range.
-    pub fn read(bytes: &[u8]) -> Result<(Self, usize), WireError> {
-        let mut reader = Reader::new(bytes);
-        let offset = reader.number()?;
-        let header = if offset == 0 {
-            Self::First(UnitHeader::take(&mut reader)?)
-        } else {
-            let (flow, id) = (reader.number()?, reader.number()?);
-            let length = reader.at_most(MAX_VARINT, "a unit's length")?;
-            if offset >= length {
-                return Err(WireError::OutOfRange("a fragment's offset"));
-            }
-            Self::Later { flow, id, length, offset }
-        };
-        Ok((header, bytes.len() - reader.left()))
-    }
 }
