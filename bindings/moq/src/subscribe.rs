@@ -15,8 +15,9 @@ use crate::sink::Sink;
 /// Maximum bytes of groups that are kept: 25 s of 80 Mbit/s.
 const MAX_CACHE: u64 = 256 << 20;
 
-/// How long after an error of the stream the connection says that it is lost.
-const LOST: Duration = Duration::from_secs(1);
+/// How long after an error of the stream the connection says that it is lost: a relay that ends may have ended its
+/// streams well before.
+const LOST: Duration = Duration::from_secs(5);
 
 /// How much longer than the latency a group is kept.
 const CACHED: Duration = Duration::from_secs(5);
@@ -105,11 +106,17 @@ async fn receive(
         let frame = match frame.await {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(()),
-            Err(error) if !is_lost(connection, epoch).await => return Err(failed(&error)),
-            Err(_) => {
-                broadcast = returned(&arguments.relay, &source, &broadcast, connection).await?;
-                epoch = connection.epoch();
-                export.resume().await.map_err(|error| failed(&error))?;
+            Err(error) => {
+                let mut error = Some(error);
+                while let Some(cause) = error {
+                    if !is_lost(connection, epoch).await {
+                        return Err(failed(&cause));
+                    }
+                    broadcast = returned(&arguments.relay, &source, &broadcast, connection).await?;
+                    epoch = connection.epoch();
+                    // It may be lost again meanwhile.
+                    error = export.resume().await.err();
+                }
                 reporter.event("receiving", &format!("receiving {name} again"));
                 continue;
             }
