@@ -249,7 +249,7 @@ fn in_order_is_on_time_as_in_any_order() {
 fn packets_that_overtake_each_other_are_not_lost() {
     let jitter = Duration::from_millis(50);
     let (pictures, sound) = mean(|seed| Case { seed, jitter, ..case(8_000, 100, 400) });
-    assert!(pictures >= 60.0 && sound >= 99.0, "{pictures} % of pictures, {sound} % of sound");
+    assert!(pictures >= 65.0 && sound >= 99.0, "{pictures} % of pictures, {sound} % of sound");
 }
 
 /// Sent again by the stack alone, 20 % lost each way left 62 % of the pictures; now 89 %.

@@ -73,18 +73,28 @@ impl Incoming {
     }
 
     /// It is left until more comes.
-    fn rest(&mut self, now: Time) {
+    fn leave(&mut self, now: Time) {
         self.seen.get_or_insert(now);
-        let gap = self.assembly.gap().or_else(|| (self.assembly.reach() == 0).then_some(0));
+        let gap = self.assembly.gap().or_else(|| self.is_empty().then_some(0));
         self.gap = match (gap, self.gap) {
             (Some(gap), Some((reach, since))) if gap < reach => Some((reach, since)),
             (gap, _) => gap.map(|_| (self.assembly.reach().max(1), now)),
         };
     }
 
+    /// Whether nothing of it came.
+    fn is_empty(&self) -> bool {
+        self.assembly.reach() == 0
+    }
+
+    /// Whether it goes on behind what came.
+    fn is_open(&self) -> bool {
+        self.unit.is_some() || !self.header.is_empty() || self.is_empty()
+    }
+
     /// Whether something may be missing.
     fn is_incomplete(&self) -> bool {
-        self.gap.is_some() || self.unit.is_some() || !self.header.is_empty()
+        self.gap.is_some() || self.is_open()
     }
 
     /// Up to where repairs are taken.
@@ -107,14 +117,13 @@ impl Incoming {
             return Vec::new();
         }
         let is_gap = self.gap.is_some_and(|(_, since)| ago(since, OVERTAKEN));
-        let is_empty = self.assembly.reach() == 0;
-        let is_open = self.unit.is_some() || !self.header.is_empty() || is_empty;
-        let is_cut = is_open && self.heard.or(self.seen).is_some_and(|heard| ago(heard, UNSENT));
+        let is_cut =
+            self.is_open() && self.heard.or(self.seen).is_some_and(|heard| ago(heard, UNSENT));
         if !is_gap && !is_cut {
             return Vec::new();
         }
         // Of a stream of which nothing came, all is the rest.
-        let missing = self.assembly.missing(is_cut || is_empty, most);
+        let missing = self.assembly.missing(is_cut || self.is_empty(), most);
         if !missing.is_empty() {
             self.asked = Some(now);
         }
@@ -168,7 +177,7 @@ pub(super) struct Streams {
 impl Streams {
     /// Leaves a stream until more of it comes.
     pub(super) fn insert(&mut self, now: Time, stream: StreamId, mut incoming: Incoming) {
-        incoming.rest(now);
+        incoming.leave(now);
         self.memory += incoming.memory();
         self.waiting += incoming.waiting();
         if incoming.is_incomplete() {
@@ -204,13 +213,11 @@ impl Streams {
         let mut most = MAX_RANGES;
         let mut streams = Vec::new();
         for (stream, incoming) in &mut self.all {
-            let Some((from, to)) = incoming.asks(now, path).filter(|_| incoming.is_incomplete())
-            else {
-                continue;
-            };
-            if to < now {
+            if !incoming.is_incomplete() {
                 continue;
             }
+            let asks = incoming.asks(now, path);
+            let Some((from, _)) = asks.filter(|(_, to)| now <= *to) else { continue };
             let look = from.max(self.earliest_look);
             self.look = Some(self.look.map_or(look, |other| other.min(look)));
             if now < from || most == 0 {
