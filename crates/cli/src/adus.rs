@@ -319,6 +319,7 @@ fn sender_configuration(arguments: &AdusSend) -> Result<Configuration, Failure> 
         configuration.pacing = None;
         // The minimum of the transport.
         configuration.packet_threshold = 3;
+        configuration.time_threshold = 9.0 / 8.0;
         // One unit per packet.
         configuration.batch = Size::ZERO;
         configuration.discover_packet_size = false;

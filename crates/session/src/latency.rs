@@ -12,8 +12,8 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::Connection;
 use ontempo_transport::{ConnectionStatistics, Reliability};
 
-/// Round trips that the latency is chosen to have: three repairs, each 9/8 of a round trip after the
-/// one before, and 5/8 for gaps between packets. SRT's makers advise the same number.
+/// Round trips that the latency is chosen to have: three repairs, each 5/4 of a round trip after the
+/// one before, and 1/4 for gaps between packets. SRT's makers advise the same number.
 pub const ROUND_TRIPS: u64 = 4;
 
 /// The least latency that is chosen: SRT's default. On short paths packets come late because of
@@ -36,10 +36,10 @@ pub const MEASURED_FOR: Duration = Duration::from_secs(1);
 /// Interval of asking for samples.
 const STEP: Wall = Wall::from_millis(5);
 
-/// The least latency that holds one repair: a packet is known to be lost 9/8 of a round trip after it
-/// was sent (RFC 9002, section 6.1.2), and at least 1 ms.
+/// The least latency that holds one repair: a packet is known to be lost 5/4 of a round trip after it
+/// was sent (`time_threshold` of the transport's configuration), and at least 1 ms.
 pub fn for_one_repair(round_trip: Duration) -> Duration {
-    whole_millis(round_trip + round_trip / 8).max(Duration::from_millis(1))
+    whole_millis(round_trip + round_trip / 4).max(Duration::from_millis(1))
 }
 
 /// The grace of a flow: what is not sent again is not waited for.
@@ -236,7 +236,7 @@ mod tests {
             let round_trip = Duration::from_nanos(nanos);
             let latency = chosen(round_trip);
             prop_assert!((LEAST..=MOST).contains(&latency));
-            let repairs = (round_trip + round_trip / 8) * 3;
+            let repairs = (round_trip + round_trip / 4) * 3;
             prop_assert!(latency >= repairs || latency == MOST);
             prop_assert_eq!(latency.as_nanos() % 1_000_000, 0);
             prop_assert!(for_one_repair(round_trip) >= round_trip);

@@ -243,13 +243,13 @@ fn in_order_is_on_time_as_in_any_order() {
     assert!(in_order.0 > 40.0, "{in_order:?}");
 }
 
-/// What the stack took for lost was not counted as delivered, so that the rate fell and fell: 6 % of the pictures. How far
-/// it recovers differs from seed to seed; of these eight the mean is 68 %.
+/// What the stack took for lost was not counted as delivered, so that the rate fell and fell: 6 % of the pictures. With a
+/// time threshold of 9/8 of a round trip 68 % in the mean of these seeds.
 #[test]
 fn packets_that_overtake_each_other_are_not_lost() {
     let jitter = Duration::from_millis(50);
     let (pictures, sound) = mean(|seed| Case { seed, jitter, ..case(8_000, 100, 400) });
-    assert!(pictures >= 65.0 && sound >= 99.0, "{pictures} % of pictures, {sound} % of sound");
+    assert!(pictures >= 99.0 && sound >= 99.0, "{pictures} % of pictures, {sound} % of sound");
 }
 
 /// Sent again by the stack alone, 20 % lost each way left 62 % of the pictures; now 89 %.

@@ -97,11 +97,13 @@ pub struct Configuration {
     /// least 3 (RFC
     /// 9002, section 6.1.1). 64 instead of 3: packets overtake each other on paths with link-layer
     /// retransmission or load balancing, and a spurious loss
-    /// costs bandwidth and cwnd; the time threshold still detects a loss after an eighth
+    /// costs bandwidth and cwnd; the time threshold still detects a loss after a quarter
     /// of a round trip more.
     pub packet_threshold: u32,
     /// Time threshold in round trips, above 1: a packet is lost if it was sent so long before now
-    /// and a later one is acknowledged (RFC 9002, section 6.1.2: 9/8).
+    /// and a later one is acknowledged. RFC 9002, section 6.1.2, recommends 9/8, less than packets
+    /// differ on paths with link-layer retransmission; 5/4 is the reordering window of RFC 8985,
+    /// section 6.2, a quarter of the least round trip.
     pub time_threshold: f32,
     /// Receive limits of this side.
     pub limits: Limits,
@@ -169,7 +171,7 @@ impl Default for Configuration {
             acknowledge: AckRequest::default(),
             delayed_acks: DelayedAcks::default(),
             packet_threshold: 64,
-            time_threshold: 9.0 / 8.0,
+            time_threshold: 5.0 / 4.0,
             limits: Limits { flows: 16, units: 4096, bytes: 8 << 20, unit_bytes: 4 << 20 },
             streams: 1024,
             send_units: 4096,
