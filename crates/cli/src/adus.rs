@@ -317,7 +317,7 @@ fn sender_configuration(arguments: &AdusSend) -> Result<Configuration, Failure> 
     if arguments.uncontrolled {
         configuration.static_window = Some(NO_CONGESTION);
         configuration.pacing = None;
-        // The minimum of the transport.
+        // As near to the paper's "a later one" as the transport comes: what RFC 9002 recommends.
         configuration.packet_threshold = 3;
         configuration.time_threshold = 9.0 / 8.0;
         // One unit per packet.

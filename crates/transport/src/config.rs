@@ -102,8 +102,8 @@ pub struct Configuration {
     pub packet_threshold: u32,
     /// Time threshold in round trips, above 1: a packet is lost if it was sent so long before now
     /// and a later one is acknowledged. RFC 9002, section 6.1.2, recommends 9/8, less than packets
-    /// differ on paths with link-layer retransmission; 5/4 is the reordering window of RFC 8985,
-    /// section 6.2, a quarter of the least round trip.
+    /// differ on paths with link-layer retransmission; 5/4 leaves them the reordering window of
+    /// RFC 8985, section 6.2, a quarter of the least round trip.
     pub time_threshold: f32,
     /// Receive limits of this side.
     pub limits: Limits,
