@@ -243,6 +243,12 @@ impl Depacketizer {
         SLOT_BYTES.saturating_mul(datagrams)
     }
 
+    /// What left the packetizer's host at `left`, by the clock of [`Part::arrived`], is here at `now`: the path is that
+    /// fast, also where all units so far have waited.
+    pub fn note_transit(&mut self, now: Time, left: Time) {
+        self.fastest.note(now, left);
+    }
+
     /// Takes a unit. Call [`poll`](Self::poll) afterwards until it returns `None`.
     pub fn push(&mut self, now: Time, unit: &Unit) {
         for part in &unit.parts {

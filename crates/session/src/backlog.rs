@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_media::{Numbers, Unit};
+use ontempo_udp::Clock;
 
 use crate::message;
 
@@ -120,6 +121,7 @@ pub struct Backlog {
     state: Mutex<State>,
     changed: Condvar,
     max_bytes: usize,
+    clock: Clock,
     /// The source cannot wait: when the backlog is full, units are dropped.
     is_live: bool,
 }
@@ -128,7 +130,13 @@ impl Backlog {
     /// A backlog of at most `max_bytes` by [`Unit::memory`]. When it is full, a live one drops the
     /// oldest of the least important units; otherwise [`push`](Self::push) waits.
     pub fn new(max_bytes: usize, is_live: bool) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), max_bytes, is_live }
+        let (state, changed, clock) = (Mutex::default(), Condvar::new(), Clock::new());
+        Self { state, changed, max_bytes, clock, is_live }
+    }
+
+    /// The clock of the arrivals of what is packetized into it.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -11,7 +11,7 @@ use ontempo_udp::Clock;
 use crate::attempts::{Attempts, PLACES};
 use crate::connection::Session;
 use crate::error::Error;
-use crate::sender::{STEP, Sender, SenderEvent, SenderHandler, SenderOptions};
+use crate::sender::{STEP, Sender, SenderEvent, SenderHandler, SenderOptions, Turn};
 
 /// Interval at which attempts to connect are looked at.
 const ATTEMPT_STEP: Wall = Wall::from_millis(10);
@@ -53,11 +53,15 @@ impl Attempts<Pending> {
         failed
     }
 
-    /// What came of the first that is answered: an error if the receiver refused, or nothing came for as
-    /// long as a handshake may take.
-    pub(crate) fn answered(&mut self) -> Option<Result<Connection, live::Error>> {
-        let pending = self.take(|pending| pending.wait(Some(Wall::ZERO)).is_some())?;
-        Some(match pending.wait(Some(Wall::ZERO)) {
+    /// What came of the first that is answered, or, where units may be sent early, that may send: an error if the
+    /// receiver refused, or nothing came for as long as a handshake may take.
+    pub(crate) fn answered(&mut self, early: bool) -> Option<Result<Connection, live::Error>> {
+        let answer = |pending: &Pending| match early {
+            true => pending.wait_early(Some(Wall::ZERO)),
+            false => pending.wait(Some(Wall::ZERO)),
+        };
+        let pending = self.take(|pending| answer(pending).is_some())?;
+        Some(match answer(&pending) {
             Some(Err(error)) => Err(error),
             _ => Ok(pending.connection()),
         })
@@ -80,8 +84,8 @@ impl<H: SenderHandler> Sender<H> {
                 return Err(Error::Unanswered(self.options.remote));
             }
             attempts.go_on(clock.now(), &caller, (self.options.remote, &self.options))?;
-            match attempts.answered() {
-                Some(Ok(connection)) => return Ok(self.open_over(connection, before)?),
+            match self.answered(&mut attempts, before)? {
+                Some(Ok(session)) => return Ok(session),
                 // All its places are taken: perhaps by connections of a sender that is gone.
                 Some(Err(live::Error::NotConnected { closed, .. }))
                     if closed.reason == CloseReason::Refused && self.may_wait(&closed)? =>
@@ -93,6 +97,64 @@ impl<H: SenderHandler> Sender<H> {
             }
             std::thread::sleep(ATTEMPT_STEP);
         }
+    }
+
+    /// What came of the first attempt that is answered: the flow is opened. The stream begins before the receiver has
+    /// said that it takes the connection, if its units have deadlines that a round trip matters to; not where another
+    /// sender may have its place. What is lost of it by a refusal is not sent again: it would be late.
+    fn answered(
+        &mut self,
+        attempts: &mut Attempts<Pending>,
+        before: u64,
+    ) -> Result<Option<Result<Session, live::Error>>, Error> {
+        let is_timed = self.options.reliability != Reliability::Full;
+        let is_early = is_timed && self.latency.is_fixed() && self.occupied_at.is_none();
+        let connection = match attempts.answered(is_early) {
+            Some(Ok(connection)) => connection,
+            Some(Err(error)) => return Ok(Some(Err(error))),
+            None => return Ok(None),
+        };
+        let remote = connection.remote();
+        let before = before.max(u64::from(self.has_sent()));
+        match self.open_over(connection, before) {
+            Ok(session) => self.send_early(session),
+            Err(live::Error::Closed(closed)) if is_early => {
+                Ok(Some(Err(live::Error::NotConnected { remote, closed })))
+            }
+            Err(error) => Ok(Some(Err(error))),
+        }
+    }
+
+    /// Sends until the receiver has taken the connection; the error if it refuses, `None` after `stop`.
+    fn send_early(
+        &mut self,
+        mut session: Session,
+    ) -> Result<Option<Result<Session, live::Error>>, Error> {
+        loop {
+            match session.connection.opened(Some(Wall::ZERO)) {
+                Some(Ok(())) => return Ok(Some(Ok(session))),
+                Some(Err(error)) => {
+                    session.close("refused");
+                    return Ok(Some(Err(error)));
+                }
+                None if self.check_stop() => {
+                    session.close("stopped");
+                    return Ok(None);
+                }
+                None => {}
+            }
+            match self.send_next(&mut session, ATTEMPT_STEP)? {
+                Turn::GoesOn => {}
+                Turn::Ended | Turn::Lost(_) => std::thread::sleep(ATTEMPT_STEP),
+            }
+        }
+    }
+
+    /// Whether something was sent that is not sent again: it is missing at the beginning for a receiver that comes
+    /// after that.
+    fn has_sent(&self) -> bool {
+        let datagrams = self.datagrams.max(self.backlog.taken());
+        self.options.reliability != Reliability::Full && datagrams > 0
     }
 
     /// Whether this sender goes on to wait for a place that it was refused, which it reports once.
@@ -111,9 +173,7 @@ impl<H: SenderHandler> Sender<H> {
     /// # Errors
     /// The other is still there; as [`connect_first`](Self::connect_first).
     pub(crate) fn await_place(&mut self, refused: Closed) -> Result<Session, Error> {
-        // What was sent and is not sent again is missing at the beginning.
-        let has_sent = self.options.reliability != Reliability::Full && self.datagrams > 0;
-        let before = self.totals.reconnected.max(u64::from(has_sent));
+        let before = self.totals.reconnected;
         let mut refused = refused;
         loop {
             if !self.may_wait(&refused)? {
@@ -190,13 +250,8 @@ impl<H: SenderHandler> Sender<H> {
             let begun = attempts.go_on(clock.now(), &caller, (remote, &self.options));
             let failed = begun.err().map(|error| error.to_string());
             let mut error = None;
-            match attempts.answered() {
-                Some(Ok(connection)) => {
-                    match self.open_over(connection, self.totals.reconnected + 1) {
-                        Ok(session) => return self.returned(session).map(Some),
-                        Err(closed) => error = Some(closed),
-                    }
-                }
+            match self.answered(&mut attempts, self.totals.reconnected + 1)? {
+                Some(Ok(session)) => return self.returned(session).map(Some),
                 Some(Err(refused)) => error = Some(refused),
                 None => {}
             }

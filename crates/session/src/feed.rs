@@ -78,7 +78,7 @@ impl Feed {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { datagrams, has_ended: false }),
             changed: Condvar::new(),
-            clock: Clock::new(),
+            clock: backlog.clock(),
             backlog: Arc::clone(backlog),
         });
         let of_thread = Arc::clone(&shared);

@@ -157,6 +157,11 @@ impl Latency {
         Self { fixed, reliability, is_reported: false }
     }
 
+    /// Whether it is known without a measurement.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
+    }
+
     pub(crate) fn get(&self) -> Duration {
         self.fixed.map_or(LEAST, |fixed| fixed.latency)
     }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use ontempo_foundation::Duration;
+use ontempo_foundation::{Duration, Time};
 use ontempo_media::{Codings, Unit};
 use serde::{Deserialize, Serialize};
 
@@ -24,13 +24,13 @@ const GAP: u8 = OTHER;
 const END: u8 = OTHER | 1;
 
 /// The version of the messages, as a label has it.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 7;
 
 /// The version that a label of an elementary stream has.
-const ELEMENTARY_VERSION: u64 = 5;
+const ELEMENTARY_VERSION: u64 = 8;
 
 /// The version that a label of several elementary streams has.
-const STREAMS_VERSION: u64 = 6;
+const STREAMS_VERSION: u64 = 9;
 
 /// What a label begins with.
 const MEDIA: &str = "ontempo media ";
@@ -53,6 +53,9 @@ pub struct Label {
     pub grace: Duration,
     /// Number of earlier connections of the sender.
     pub before: u64,
+    /// When the flow was opened, by the clock of the arrivals at the sender: the label itself shows how fast the path
+    /// is, before the stream fills it.
+    pub opened: Time,
     /// The datagrams are [those of an elementary stream](ontempo_media::ElementaryDatagram), or of several,
     /// each behind the [number](ontempo_media::split_number) of its stream; `None`: of MPEG-TS, RTP or
     /// anything else.
@@ -61,14 +64,15 @@ pub struct Label {
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, latency, grace, before, elementary } = self;
-        let (latency, grace) = (latency.as_nanos(), grace.as_nanos());
+        let Self { session, latency, grace, before, opened, elementary } = self;
+        let [latency, grace] = [latency, grace].map(|span| span.as_nanos());
+        let opened = opened.as_nanos();
         let version = match elementary.as_ref().map(Codings::only) {
             None => VERSION,
             Some(Some(_)) => ELEMENTARY_VERSION,
             Some(None) => STREAMS_VERSION,
         };
-        write!(f, "{MEDIA}{version} {session:032x} {latency} {grace} {before}")?;
+        write!(f, "{MEDIA}{version} {session:032x} {latency} {grace} {before} {opened}")?;
         elementary.map_or(Ok(()), |codings| write!(f, " {}", codings.words()))
     }
 }
@@ -76,7 +80,7 @@ impl fmt::Display for Label {
 impl Label {
     /// That of the first connection of a stream of MPEG-TS, RTP or anything else.
     pub const fn of(session: u128, latency: Duration, grace: Duration) -> Self {
-        Self { session, latency, grace, before: 0, elementary: None }
+        Self { session, latency, grace, before: 0, opened: Time::ZERO, elementary: None }
     }
 }
 
@@ -136,7 +140,9 @@ impl FromStr for Label {
             _ => return Err(LabelError::Version(version)),
         };
         let words: Vec<&str> = words.split(' ').collect();
-        let &[session, latency, grace, before] = words.as_slice() else { return Err(OTHER) };
+        let &[session, latency, grace, before, opened] = words.as_slice() else {
+            return Err(OTHER);
+        };
         let time = |word: &str| {
             let time = Duration::from_nanos(word.parse().map_err(|_| OTHER)?);
             if time <= MAX_LATENCY { Ok(time) } else { Err(OTHER) }
@@ -146,6 +152,7 @@ impl FromStr for Label {
             latency: time(latency)?,
             grace: time(grace)?,
             before: before.parse().map_err(|_| OTHER)?,
+            opened: Time::from_nanos(opened.parse().map_err(|_| OTHER)?),
             elementary,
         })
     }
@@ -325,10 +332,12 @@ mod tests {
 
     #[test]
     fn labels_and_gaps_are_read_back() {
-        let label = Label { before: 3, ..Label::of(7, Duration::from_millis(200), GRACE) };
+        let opened = Time::from_nanos(5);
+        let of = Label::of(7, Duration::from_millis(200), GRACE);
+        let label = Label { before: 3, opened, ..of };
         assert_eq!(label.to_string().parse(), Ok(label));
         for (words, version) in
-            [("h264", 5), ("h265", 5), ("av1", 5), ("aac", 5), ("opus", 5), ("h264+opus+aac", 6)]
+            [("h264", 8), ("h265", 8), ("av1", 8), ("aac", 8), ("opus", 8), ("h264+opus+aac", 9)]
         {
             let label = Label { elementary: words.parse().ok(), ..label };
             let text = label.to_string();
@@ -336,7 +345,7 @@ mod tests {
                 text.starts_with(&format!("ontempo media {version} ")) && text.ends_with(words)
             );
             assert_eq!(text.parse(), Ok(label));
-            for other in [4, 11 - version] {
+            for other in [VERSION, 17 - version] {
                 let changed = text.replace(&format!("media {version}"), &format!("media {other}"));
                 assert_eq!(changed.parse::<Label>(), Err(LabelError::NotMedia), "{changed}");
             }
@@ -344,11 +353,11 @@ mod tests {
             assert_eq!(unknown, Err(LabelError::Coding));
         }
         assert_eq!("something else".parse::<Label>(), Err(LabelError::NotMedia));
-        let before = label.to_string().replace("media 4", "media 3").parse::<Label>();
-        assert_eq!(before, Err(LabelError::Version(3)));
-        let sentence = LabelError::Version(3).to_string();
+        let before = label.to_string().replace("media 7", "media 4").parse::<Label>();
+        assert_eq!(before, Err(LabelError::Version(4)));
+        let sentence = LabelError::Version(4).to_string();
         assert!(
-            sentence.contains("versions 4 to 6") && sentence.contains("version 3"),
+            sentence.contains("versions 7 to 9") && sentence.contains("version 4"),
             "{sentence}"
         );
         let too_long = Duration::from_nanos(1 << 62);

@@ -99,9 +99,10 @@ impl RtpSource {
     pub(crate) fn spawn(
         (media, control): (Socket, Socket),
         datagrams: Datagrams,
+        clock: Clock,
     ) -> io::Result<Self> {
         // One clock: arrivals at both sockets are compared.
-        let (clock, options) = (Clock::new(), DriverOptions::default());
+        let options = DriverOptions::default();
         let media = Arc::new(Driver::spawn(media, datagrams, clock, options)?);
         let forwarder = Forwarder { to: Arc::clone(&media) };
         let control = Driver::spawn(control, forwarder, clock, options)?;

@@ -145,6 +145,14 @@ pub(crate) enum Ended {
     Lost(Closed),
 }
 
+/// What came of [`Sender::send_next`].
+pub(crate) enum Turn {
+    GoesOn,
+    /// Nothing is left to send.
+    Ended,
+    Lost(Closed),
+}
+
 /// Whether two rates differ by 5 % or more.
 fn differs(last: Rate, now: Rate) -> bool {
     let (last, now) = (last.as_bits_per_sec(), now.as_bits_per_sec());
@@ -371,7 +379,8 @@ impl<H: SenderHandler> Sender<H> {
     ) -> Result<Session, live::Error> {
         self.following.restart();
         let latency = self.latency.fix(&connection);
-        let label = Label { before, latency, ..self.label };
+        let opened = self.backlog.clock().now();
+        let label = Label { before, latency, opened, ..self.label };
         let label = match &self.file {
             Some(file) => FileLabel { label, offer: file.offer }.to_string(),
             None => label.to_string(),
@@ -405,45 +414,53 @@ impl<H: SenderHandler> Sender<H> {
             if let Some(closed) = session.connection.is_closed() {
                 return Ok(Ended::Lost(closed));
             }
-            self.datagrams = self.datagrams.max(self.backlog.taken());
-            let message = match self.unsent.pop_front() {
-                Some(message) => message,
-                None if self.source_ended && !self.is_end_queued => {
-                    self.queue_end();
-                    continue;
-                }
-                None if self.source_ended => return self.finish(session),
-                None => match self.backlog.next_beside(STEP, || session.taker()) {
-                    Next::Unit(queued) => {
-                        self.datagrams = self.datagrams.max(queued.next_datagram());
-                        OutgoingMessage::media(&queued)
-                    }
-                    Next::Gap(datagrams) => OutgoingMessage::gap(&datagrams),
-                    Next::TimedOut => continue,
-                    Next::End => {
-                        self.source_ended = true;
-                        continue;
-                    }
-                    Next::Failed(error) => {
-                        (self.source_ended, self.failed) = (true, Some(error));
-                        continue;
-                    }
-                },
-            };
-            match session.send(message, STEP) {
-                Ok(None) => {}
-                Ok(Some(message)) => self.unsent.push_front(message),
-                Err(failed) => {
-                    let (error, message) = *failed;
-                    self.unsent.push_front(message);
-                    let live::Error::Closed(closed) = error else { return Err(error.into()) };
-                    return Ok(Ended::Lost(closed));
-                }
-            }
-            if self.stop_timed_out() {
-                return self.finish(session);
+            match self.send_next(session, STEP)? {
+                Turn::Lost(closed) => return Ok(Ended::Lost(closed)),
+                Turn::Ended => return self.finish(session),
+                Turn::GoesOn if self.stop_timed_out() => return self.finish(session),
+                Turn::GoesOn => {}
             }
         }
+    }
+
+    /// Sends what is next, for which it waits at most `limit`.
+    pub(crate) fn send_next(&mut self, session: &mut Session, limit: Wall) -> Result<Turn, Error> {
+        self.datagrams = self.datagrams.max(self.backlog.taken());
+        let message = match self.unsent.pop_front() {
+            Some(message) => message,
+            None if self.source_ended && !self.is_end_queued => {
+                self.queue_end();
+                return Ok(Turn::GoesOn);
+            }
+            None if self.source_ended => return Ok(Turn::Ended),
+            None => match self.backlog.next_beside(limit, || session.taker()) {
+                Next::Unit(queued) => {
+                    self.datagrams = self.datagrams.max(queued.next_datagram());
+                    OutgoingMessage::media(&queued)
+                }
+                Next::Gap(datagrams) => OutgoingMessage::gap(&datagrams),
+                Next::TimedOut => return Ok(Turn::GoesOn),
+                Next::End => {
+                    self.source_ended = true;
+                    return Ok(Turn::GoesOn);
+                }
+                Next::Failed(error) => {
+                    (self.source_ended, self.failed) = (true, Some(error));
+                    return Ok(Turn::GoesOn);
+                }
+            },
+        };
+        match session.send(message, limit) {
+            Ok(None) => {}
+            Ok(Some(message)) => self.unsent.push_front(message),
+            Err(failed) => {
+                let (error, message) = *failed;
+                self.unsent.push_front(message);
+                let live::Error::Closed(closed) = error else { return Err(error.into()) };
+                return Ok(Turn::Lost(closed));
+            }
+        }
+        Ok(Turn::GoesOn)
     }
 
     /// Finishes the flow, then waits until all units have arrived and for the final report.

@@ -296,8 +296,10 @@ impl Sink {
         let (grace, is_midway) = (label.grace, label.before > 0);
         let is_network = matches!(to, Target::Datagrams { .. });
         let release = release(config, (latency, grace), is_network);
-        let depacketizer =
+        let mut depacketizer =
             Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
+        let clock = Clock::new();
+        depacketizer.note_transit(clock.now(), label.opened);
         let begins_with_first = is_midway && release == Release::InOrder;
         let is_ordered = config.order == DeliveryOrder::InOrder;
         let patience = if is_ordered { JOINING } else { JOINING_UNORDERED };
@@ -313,7 +315,7 @@ impl Sink {
                 let load = Arc::clone(&datagrams.load);
                 let intake = is_timed.then(|| Arc::clone(&datagrams.intake));
                 let patience = if is_timed { PATIENCE } else { Duration::ZERO };
-                let (clock, options) = (Clock::new(), DriverOptions::default());
+                let options = DriverOptions::default();
                 let driver = Driver::spawn(socket, datagrams, clock, options).map_err(target)?;
                 let (stop, reported) = (Arc::clone(stop), (0, 0));
                 return Ok(Self::Udp {
@@ -341,7 +343,7 @@ impl Sink {
             (StreamOutput::Bytes(_), Some(Some(_))) => Some(Box::default()),
             _ => None,
         };
-        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new(), frames })
+        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock, frames })
     }
 
     /// Adds a received unit.

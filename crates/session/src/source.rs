@@ -135,7 +135,7 @@ impl Source {
     /// The system has no more threads.
     pub fn datagrams(socket: Socket, backlog: &Arc<Backlog>) -> io::Result<Self> {
         let datagrams = Datagrams::new(backlog, true);
-        Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
+        Ok(Self::Udp(Driver::spawn(socket, datagrams, backlog.clock(), DriverOptions::default())?))
     }
 
     /// Packetizes the RTP received at the first socket and the RTCP at the second into `backlog`.
@@ -145,7 +145,7 @@ impl Source {
     /// The system has no more threads.
     pub fn rtp(sockets: (Socket, Socket), backlog: &Arc<Backlog>) -> io::Result<Self> {
         let datagrams = Datagrams::new(backlog, false);
-        Ok(Self::Rtp(RtpSource::spawn(sockets, datagrams)?))
+        Ok(Self::Rtp(RtpSource::spawn(sockets, datagrams, backlog.clock())?))
     }
 
     /// Sends the session description that `look` returns beside the packets of [`rtp`](Self::rtp), every
@@ -197,7 +197,7 @@ impl Source {
 
 /// Reads and packetizes the input to its end.
 fn read_all(mut input: impl Read + AsFd, backlog: &Backlog, realtime: bool) -> io::Result<()> {
-    let clock = Clock::new();
+    let clock = backlog.clock();
     let (mut chunker, mut pace, started) = (Chunker::new(CHUNK), PcrClock::default(), clock.now());
     let options = PacketizerOptions { format: Some(Format::Bytes), ..Default::default() };
     let mut packetizer = Packetizer::new(options);

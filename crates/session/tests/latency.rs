@@ -9,6 +9,9 @@ use ontempo_transport::{Congestion, DeliveryOrder, Reliability};
 /// From one datagram of the source to the next.
 const EVERY: Duration = Duration::from_millis(5);
 
+/// When the source begins, and the path to lose packets.
+const BEGINS: Time = Time::from_nanos(2_000_000_000);
+
 /// What a path of constant delay carries.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct UnderWay {
@@ -20,12 +23,13 @@ struct UnderWay {
 /// The latency that is fixed, the delays of datagrams from source to output, and how many the source
 /// had, over 5 s of a path with this delay each way, of which each tenth packet to the receiver is lost.
 fn through(delay: Duration, latency: Option<Duration>) -> (Duration, Vec<Duration>, u64) {
-    through_after(Duration::ZERO, delay, latency)
+    through_after(Duration::ZERO, [BEGINS; 2], delay, latency)
 }
 
-/// The same over a path that carries nothing for a time.
+/// The same over a path that carries nothing for a time, of a source that begins, and losses that do, at these times.
 fn through_after(
     silence: Duration,
+    [begins, losses]: [Time; 2],
     delay: Duration,
     latency: Option<Duration>,
 ) -> (Duration, Vec<Duration>, u64) {
@@ -38,7 +42,6 @@ fn through_after(
         custom: None,
     };
     let mut stream = Stream::new(Time::ZERO, options, 1).expect("it can be set up");
-    let begins = Time::ZERO + Duration::from_secs(2);
     let (mut path, mut number, mut pushed, mut delays) = (BinaryHeap::new(), 0u64, 0u64, vec![]);
     let mut now = Time::ZERO;
     while now < Time::ZERO + Duration::from_secs(9) {
@@ -46,7 +49,7 @@ fn through_after(
             number += 1;
             let to_receiver = end == End::Sender;
             let is_silent = now < Time::ZERO + silence;
-            if is_silent || to_receiver && number % 10 == 0 && now > begins {
+            if is_silent || to_receiver && number % 10 == 0 && now > losses {
                 continue;
             }
             let arrives = std::cmp::Reverse((now + delay, number));
@@ -94,7 +97,7 @@ fn a_latency_that_is_not_given_is_four_measured_round_trips_and_repairs_losses_o
 fn a_stream_is_there_within_an_attempt_of_the_first_that_its_path_carries() {
     let (one_way, latency) = (Duration::from_millis(50), Duration::from_millis(300));
     let silence = Duration::from_millis(1_850);
-    let (_, delays, pushed) = through_after(silence, one_way, Some(latency));
+    let (_, delays, pushed) = through_after(silence, [BEGINS; 2], one_way, Some(latency));
     let connected = silence + Duration::from_millis(250) + one_way * 5;
     let late = connected.saturating_sub(latency + Duration::from_secs(2));
     let unsent = late.as_nanos() / EVERY.as_nanos();
@@ -124,4 +127,16 @@ fn less_than_nine_eighths_of_a_round_trip_repairs_nothing() {
     let (without, with) = (lost(100), lost(150));
     assert!(without > 60, "{without}");
     assert!(with * 3 < without, "{with} of {without}");
+}
+
+/// The latency is a quarter more than the round trip that passes until the client may send: what waited for the Welcome
+/// would be late. That the path is faster than the first datagrams, which wait, is known by the flow's opening.
+#[test]
+fn a_source_that_is_there_before_the_connection_loses_nothing_and_is_on_time_from_the_start() {
+    let (delay, latency) = (Duration::from_millis(20), Duration::from_millis(50));
+    let times = [Time::ZERO, Time::NEVER];
+    let (_, delays, pushed) = through_after(Duration::ZERO, times, delay, Some(latency));
+    assert_eq!(delays.len() as u64, pushed);
+    let due = delay + latency..=delay + latency + Duration::from_millis(3);
+    assert!(delays.iter().all(|delay| due.contains(delay)), "{:?}", delays.iter().max());
 }

@@ -221,7 +221,8 @@ fn at_four_fifths_of_its_rate_nearly_half_of_the_pictures_and_nearly_all_sound_c
     for (rtt_ms, buffer_ms) in [(100, 400), (300, 600), (300, 1_200)] {
         let (pictures, sound) = mean(|seed| Case { seed, ..case(3_200, rtt_ms, buffer_ms) });
         let what = format!("{rtt_ms} ms, {buffer_ms} ms");
-        assert!(pictures >= 44.0, "{what}: {pictures} % of pictures");
+        // At 300 ms, 600 ms it was 54.9 before units were sent before the Welcome (docs/deliver.md, The first units).
+        assert!(pictures >= 42.0, "{what}: {pictures} % of pictures");
         assert!(sound >= 98.0, "{what}: {sound} % of sound");
     }
 }

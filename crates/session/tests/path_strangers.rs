@@ -46,7 +46,7 @@ fn who_does_not_know_the_streams_secret_does_not_join_it_also_with_the_token() {
             let stranger =
                 connect(remote, "localhost", &trust, token.clone(), &transport).expect("a token");
             let label =
-                format!("ontempo paths 1 {number} ontempo media 4 {guess} 200000000 50000000 0");
+                format!("ontempo paths 1 {number} ontempo media 7 {guess} 200000000 50000000 0 0");
             let config = FlowConfig { label, ..FlowConfig::default() };
             let flow = stranger.open_flow(config).expect("a flow");
             let _ = flow.send(bytes::Bytes::from_static(b"\0\0\0\x01nonsense"));

@@ -12,12 +12,12 @@ use common::{Seen, both, unit};
 use ontempo_foundation::Duration;
 use ontempo_session::message::Label;
 use ontempo_session::{
-    Backlog, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Sender, SenderEvent,
+    Backlog, Error, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Sender, SenderEvent,
     SenderOptions, Source, Target,
 };
 use ontempo_testing::path_that_can_be_cut;
 use ontempo_transport::live::{Listener, connect};
-use ontempo_transport::{CloseReason, FlowConfig};
+use ontempo_transport::{CloseReason, FlowConfig, Reliability, Token};
 
 /// The next sender is refused, after all its units have been acknowledged, and none was read.
 fn refuse(listener: &Listener) {
@@ -134,4 +134,22 @@ fn who_has_come_and_is_gone_again_takes_no_place_of_a_sender_whose_path_is_inter
     receiving.join().expect("no panic").expect("nothing failed");
     let all: Vec<u8> = (0..20u32).flat_map(u32::to_be_bytes).collect();
     assert!(seen.0.lock().expect("no panic").0 == all, "the bytes differ");
+}
+
+/// Its first units are under way when the answer comes.
+#[test]
+fn a_sender_of_a_given_latency_with_a_wrong_token_never_was_connected() {
+    let (listener, options) = both();
+    let token = Token::new(b"guessed").expect("short");
+    let latency = Some(Duration::from_millis(200));
+    let reliability = Reliability::Deadline;
+    let options = SenderOptions { token, latency, reliability, ..options };
+    let backlog = Arc::new(Backlog::new(1 << 20, true));
+    (0..10).for_each(|id| backlog.push(unit(id)));
+    let handler = |event: SenderEvent<'_>| panic!("{event:?}");
+    let refused = Sender::connect(options, Arc::clone(&backlog), Source::Program, handler);
+    let Err(Error::Transport(error)) = refused else { panic!("it was not refused") };
+    assert_eq!(error.close_reason(), Some(CloseReason::WrongToken), "{error}");
+    assert!(error.to_string().starts_with("no connection to"), "{error}");
+    drop(listener);
 }

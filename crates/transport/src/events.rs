@@ -18,6 +18,12 @@ use ontempo_udp::Dscp;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// On an outgoing connection flows may be opened and units be sent: the server's limits are known. Its answer
+    /// to the token is not: [`Connected`](Self::Connected) follows, or [`Closed`](Self::Closed).
+    Early {
+        /// Its id.
+        connection: ConnectionId,
+    },
     /// A connection, outgoing or incoming, is open.
     Connected {
         /// Its id.
@@ -175,6 +181,7 @@ impl std::error::Error for ConnectFailed {}
 
 pub(crate) fn event(connection: ConnectionId, accepted: bool, event: ConnectionEvent) -> Event {
     match event {
+        ConnectionEvent::Early => Event::Early { connection },
         ConnectionEvent::Open => Event::Connected { connection, accepted },
         ConnectionEvent::FlowOpened(flow, config) => Event::FlowOpened { connection, flow, config },
         ConnectionEvent::Readable(flow) => Event::Readable { connection, flow },

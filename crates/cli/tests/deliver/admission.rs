@@ -170,7 +170,7 @@ fn a_peer_with_the_token_makes_a_bounded_number_of_lines() {
         // It is refused while those before it take all places of this host.
         let Ok(connection) = connected else { continue };
         made += 1;
-        let label = format!("ontempo media 4 {made:032x} 1 0 0");
+        let label = format!("ontempo media 7 {made:032x} 1 0 0 0");
         let flow = connection.open_flow(FlowConfig { label, ..FlowConfig::default() });
         flow.expect("opened").finish();
         // The receiver closes, or takes the next one in its turn.

@@ -250,7 +250,7 @@ impl<H: SenderHandler> PathSender<H> {
         let Some(attempts) = &mut dial.attempts else { return Ok(()) };
         // Where one cannot be begun, another is due later.
         let _ = attempts.go_on(now, &dial.caller, (dial.address.remote, &self.options));
-        match attempts.answered() {
+        match attempts.answered(false) {
             Some(Ok(connection)) => {
                 (dial.connection, dial.attempts) = (Some(connection), None);
                 Ok(())
@@ -280,7 +280,8 @@ impl<H: SenderHandler> PathSender<H> {
         let before = opened.saturating_sub(open);
         let dial = &mut self.dials[path];
         let Some(connection) = dial.connection.take() else { return Ok(()) };
-        let label = Label { before, latency, ..self.label };
+        let opened = self.backlog.clock().now();
+        let label = Label { before, latency, opened, ..self.label };
         let label = PathLabel { label, path }.to_string();
         let (order, reliability) = (DeliveryOrder::OutOfOrder, self.options.reliability);
         let config = FlowConfig { order, reliability, label };

@@ -360,11 +360,19 @@ impl Stream {
     fn sender_events(&mut self, now: Time) {
         while let Some(event) = self.sides[0].endpoint.poll_event() {
             match event {
-                Event::Connected { connection, .. } => {
+                // The sender does not wait for the receiver's answer if the latency is known.
+                Event::Early { connection } if self.is_early() => {
                     self.answered(now, connection);
                     if Some(connection) == self.sending.connection {
+                        self.open_flow(now, connection);
+                    }
+                }
+                Event::Connected { connection, .. } => {
+                    self.answered(now, connection);
+                    let is_new = self.sending.flow.is_none();
+                    if Some(connection) == self.sending.connection && is_new {
                         match self.sending.latency {
-                            Some(_) => self.open_flow(connection),
+                            Some(_) => self.open_flow(now, connection),
                             None => self.sending.measuring = Some(now),
                         }
                     }
@@ -388,6 +396,11 @@ impl Stream {
         }
     }
 
+    /// Whether units are sent before the receiver has answered, as [`Sender`](crate::Sender) does.
+    fn is_early(&self) -> bool {
+        self.options.reliability != Reliability::Full && self.sending.latency.is_some()
+    }
+
     /// Fixes the latency and opens the flow as soon as the round trip is known.
     fn open_measured(&mut self, now: Time) {
         let (Some(id), Some(since)) = (self.sending.connection, self.sending.measuring) else {
@@ -401,12 +414,13 @@ impl Stream {
         }
         self.sending.measuring = None;
         self.sending.latency = Some(latency::of(Some(&statistics)).latency);
-        self.open_flow(id);
+        self.open_flow(now, id);
     }
 
-    fn open_flow(&mut self, connection: ConnectionId) {
+    fn open_flow(&mut self, now: Time, connection: ConnectionId) {
         let latency = self.sending.latency.unwrap_or(self.label.latency);
-        let label = Label { before: self.sending.connections, latency, ..self.label }.to_string();
+        let before = self.sending.connections;
+        let label = Label { before, latency, opened: now, ..self.label }.to_string();
         let StreamOptions { order, reliability, .. } = self.options;
         let order = order_of_units(reliability, order);
         let config = FlowConfig { order, reliability, label };
@@ -455,7 +469,7 @@ impl Stream {
             match event {
                 Event::FlowOpened { connection, flow, config } => {
                     self.receiving.stream = Some((connection, flow));
-                    self.begin_receiving(&config);
+                    self.begin_receiving(now, &config);
                     let config = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
                     let opened = self.sides[1].touch().connection(connection);
                     self.receiving.reports =
@@ -487,13 +501,14 @@ impl Stream {
     }
 
     /// The receiver learns the latency from the label of the first flow.
-    fn begin_receiving(&mut self, config: &FlowConfig) {
+    fn begin_receiving(&mut self, now: Time, config: &FlowConfig) {
         let is_first = !std::mem::replace(&mut self.receiving.has_begun, true);
         let Some(label) = config.label.parse::<Label>().ok().filter(|_| is_first) else { return };
         self.depacketizer = Depacketizer::new(DepacketizerOptions {
             release: release(config, (label.latency, label.grace), true),
             ..DepacketizerOptions::default()
         });
+        self.depacketizer.note_transit(now, label.opened);
     }
 
     fn report(&mut self, now: Time) {

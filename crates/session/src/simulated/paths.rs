@@ -313,7 +313,8 @@ impl PathStream {
 
     fn open_flow(&mut self, now: Time, path: usize) {
         let latency = self.latency.unwrap_or(self.label.latency);
-        let label = PathLabel { label: Label { latency, ..self.label }, path }.to_string();
+        let label =
+            PathLabel { label: Label { latency, opened: now, ..self.label }, path }.to_string();
         let PathStreamOptions { reliability, .. } = self.options;
         let config = FlowConfig { order: DeliveryOrder::OutOfOrder, reliability, label };
         let Some(id) = self.dials[path].connection else { return };
@@ -451,6 +452,7 @@ impl PathStream {
                 release: release(&order, (label.latency, label.grace), true),
                 ..DepacketizerOptions::default()
             });
+            self.depacketizer.note_transit(now, label.opened);
         }
         if label.session == self.label.session {
             self.flows.push((id, flow));

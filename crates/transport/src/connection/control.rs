@@ -27,6 +27,9 @@ pub(super) struct Control {
     /// What the peer writes is not processed.
     #[cfg(test)]
     pub(super) is_deaf: bool,
+    /// Nothing is written.
+    #[cfg(test)]
+    pub(super) is_mute: bool,
     out: Vec<u8>,
     assembly: Assembly,
     input: Vec<u8>,
@@ -48,6 +51,8 @@ impl Control {
             readable: false,
             #[cfg(test)]
             is_deaf: false,
+            #[cfg(test)]
+            is_mute: false,
             out: Vec::new(),
             assembly: Assembly::default(),
             input: Vec::new(),
@@ -91,6 +96,10 @@ impl Control {
 
     /// Writes pending messages; true if anything was written.
     pub(super) fn write(&mut self, stack: &mut noq_proto::Connection) -> Result<bool, Violation> {
+        #[cfg(test)]
+        if self.is_mute {
+            return Ok(false);
+        }
         let Some(stream) = self.stream else { return Ok(false) };
         let mut written = 0;
         while written < self.out.len() {
@@ -191,7 +200,7 @@ impl Connection {
     }
 
     fn on_message(&mut self, now: Time, message: Message) -> Result<(), Violation> {
-        if self.stage == Stage::Handshake {
+        if self.is_greeting() {
             return self.on_handshake(now, message);
         }
         match message {
@@ -254,6 +263,9 @@ impl Connection {
                 self.open(limits, acknowledge);
             }
             Message::Welcome { limits, acknowledge } if self.stack.side().is_client() => {
+                if self.is_early() && self.sending.peer != limits {
+                    return Err(Violation::Absurd);
+                }
                 self.open(limits, acknowledge);
             }
             _ => return Err(Violation::OutOfPlace),

@@ -11,6 +11,10 @@ use crate::wire::AckRequest;
 /// Maximum bytes sent at once: one system call.
 const MAX_BATCH: u64 = 64 << 10;
 
+/// The least size of a full packet, bytes (RFC 9000, section 14.1): what leaves at once is counted in these, also behind
+/// a shorter one.
+const FULL: Bytes = Bytes::new(1_200);
+
 /// Paces packets: by the spacing or the rate that the congestion control sets, otherwise by
 /// cwnd per round trip.
 #[derive(Debug)]
@@ -51,16 +55,16 @@ impl Gate {
         // A spacing set by the controller is kept, whatever pacing is configured.
         let spaced = account.spacing.is_some_and(|spacing| spacing > Duration::ZERO);
         self.burst = if spaced { 1 } else { burst(self.config) };
-        self.quantum = if spaced { 1 } else { self.quantum(size) };
+        self.quantum = if spaced { 1 } else { self.quantum(size.max(FULL), account) };
         self.pacer.set_burst(Packets::new(self.burst));
         self.pacer.on_sent(now, self.interval);
     }
 
     /// Packets of `size` that the rate sends in the configured time.
-    fn quantum(&self, size: Bytes) -> u64 {
+    fn quantum(&self, size: Bytes, account: &Account) -> u64 {
         let span = self.config.map_or(Duration::ZERO, |config| config.quantum);
         let most = (MAX_BATCH / size.get().max(1)).max(1);
-        match self.interval.as_nanos() {
+        match self.distance(size, account).as_nanos() {
             0 => 1,
             interval => (span.as_nanos() / interval).clamp(1, most),
         }
@@ -187,6 +191,25 @@ mod tests {
         assert!(all[1..].iter().filter(|(at, _)| *at > all[0].0).all(|(_, count)| *count == 10));
         let packets: usize = all.iter().map(|(_, count)| count).sum();
         assert!((1_000..=1_020).contains(&packets), "{packets} packets");
+    }
+
+    #[test]
+    fn behind_a_short_packet_leave_no_more_than_behind_a_full_one() {
+        let account =
+            Account { rate: Some(Rate::from_bits_per_sec(100_000_000)), ..Account::default() };
+        let at_once = |size| {
+            let mut gate = Gate::new(Some(PacingConfig::default()));
+            let (mut now, mut most) = (Time::from_secs_f64(1.0), 0);
+            for _ in 0..20 {
+                match gate.allowed(now, usize::MAX) {
+                    Ok(_) => gate.on_sent(now, size, &account),
+                    Err(until) => now = until,
+                }
+                most = most.max(gate.quantum);
+            }
+            most
+        };
+        assert_eq!((at_once(Bytes::new(40)), at_once(FULL)), (10, 10));
     }
 
     #[test]

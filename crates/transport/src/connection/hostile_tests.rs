@@ -43,6 +43,18 @@ impl World {
         seed: u64,
         identity: &Identity,
         config: Configuration,
+        paths: [&Path; 2],
+    ) -> Self {
+        let mut world = Self::begun(seed, identity, config, paths);
+        world.run(Duration::from_millis(300));
+        world
+    }
+
+    /// One that has sent its first packet.
+    fn begun(
+        seed: u64,
+        identity: &Identity,
+        config: Configuration,
         [path, back]: [&Path; 2],
     ) -> Self {
         let limits = config.limits;
@@ -56,9 +68,7 @@ impl World {
         network.add(victim, address(2));
         network.join(VILLAIN, VICTIM, path, back);
         network.flush(VILLAIN);
-        let mut world = Self { network, ids: [id, id], closed: None, events: Vec::new(), limits };
-        world.run(Duration::from_millis(300));
-        world
+        Self { network, ids: [id, id], closed: None, events: Vec::new(), limits }
     }
 
     pub(super) fn run(&mut self, span: Duration) {
@@ -246,6 +256,26 @@ fn who_breaks_the_rules_is_shut_out_with_a_reason() {
             sentence.contains("broke the protocol") && sentence.contains(word),
             "{name}: {sentence}"
         );
+    }
+}
+
+/// A client that never presents its token makes a server hold a little, and no more.
+#[test]
+fn what_comes_before_a_token_has_a_bound() {
+    let identity = Identity::self_signed(&["a"]).unwrap();
+    let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
+    for (units, is_shut_out) in [(1, false), (2, false), (20, true)] {
+        let mut world = World::begun(1, &identity, Configuration::default(), [&path, &path]);
+        world.villain().expect("it connects").control.is_mute = true;
+        world.run(Duration::from_millis(100));
+        for id in 0..units {
+            world.stream(&[unit(0, id, 20_000), vec![7; 10_000]].concat(), false);
+            world.run(Duration::from_millis(50));
+        }
+        world.run(Duration::from_secs(1));
+        let closed = world.closed.as_ref().map(|closed| closed.reason);
+        let expected = is_shut_out.then_some(crate::CloseReason::ProtocolViolation);
+        assert_eq!(closed, expected, "{units} units: {:?}", world.closed);
     }
 }
 

@@ -5,6 +5,7 @@ mod bearing;
 mod clocks;
 mod closing;
 mod control;
+mod early;
 mod errors;
 mod frames;
 #[cfg(test)]
@@ -61,6 +62,7 @@ const MAX_PROBES: u8 = 2;
 /// An event for the application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ConnectionEvent {
+    Early,
     Open,
     FlowOpened(FlowId, FlowConfig),
     Readable(FlowId),
@@ -77,6 +79,8 @@ pub(crate) enum ConnectionEvent {
 enum Stage {
     /// QUIC's handshake, then our own.
     Handshake,
+    /// A client knows the server's limits, not yet its answer to the token.
+    Early,
     Open,
     /// Closed by either side; the peer is being notified.
     Closed,
@@ -218,7 +222,7 @@ impl Connection {
     /// If the connection is not open, the peer allows no more flows or has not yet taken those that
     /// are finished, or the label is too long.
     pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, FlowError> {
-        if self.stage != Stage::Open {
+        if !self.may_send() {
             return Err(FlowError::NotOpen);
         }
         self.touched = true;
@@ -232,7 +236,7 @@ impl Connection {
     /// # Errors
     /// If the flow is full or does not exist, or the unit is invalid; it is then not queued.
     pub fn send(&mut self, now: Time, flow: FlowId, unit: Outgoing) -> Result<u64, SendError> {
-        if self.stage != Stage::Open {
+        if !self.may_send() {
             return Err(SendError::NotOpen);
         }
         self.touched = true;
@@ -293,7 +297,7 @@ impl Connection {
         !self.stack.is_handshaking()
     }
 
-    /// True while units can be sent and received.
+    /// True while units can be sent and received; sent also while [`is_early`](Self::is_early).
     pub fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
@@ -333,40 +337,6 @@ impl Connection {
     /// The smoothed round trip of [`statistics`](Self::statistics), which costs more.
     pub fn round_trip(&self) -> Option<Duration> {
         self.account.read().srtt
-    }
-
-    /// Statistics of the connection.
-    pub fn statistics(&mut self) -> ConnectionStatistics {
-        let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
-        let all = self.stack.stats();
-        let account = self.account.read();
-        ConnectionStatistics {
-            packets_sent: path.sent_packets,
-            packets_lost: path.lost_packets,
-            bytes_lost: path.lost_bytes,
-            bytes_acknowledged: account.delivered.get(),
-            bytes_sent: all.udp_tx.bytes,
-            bytes_received: all.udp_rx.bytes,
-            datagrams_sent: all.udp_tx.datagrams,
-            datagrams_received: all.udp_rx.datagrams,
-            packets_refused: self.watched.failed(),
-            congestion_events: path.congestion_events,
-            spurious_congestion_events: path.spurious_congestion_events,
-            repairs_sent: self.sending.unacknowledged.repairs_sent,
-            repairs_received: self.receiving.repaired,
-            round_trip: account.srtt,
-            clock_round_trip: self.clocks.round_trip(),
-            clock_comparisons: self.clocks.count(),
-            window: account.window,
-            target: self.target_bitrate(),
-            pacing_rate: account.rate,
-            spacing: account.spacing,
-            congestion: account.snapshot,
-            burst: account.burst,
-            acks_sent: all.frame_tx.acks,
-            acks_received: all.frame_rx.acks,
-            heard: self.acks.newest_at().unwrap_or(self.heard),
-        }
     }
 
     /// The peer's address as the stack knows it.
@@ -423,7 +393,7 @@ impl Connection {
         while let Some(event) = self.stack.poll() {
             self.on_stack_event(now, event);
         }
-        if self.stage == Stage::Handshake && now >= self.handshake_ends {
+        if self.is_greeting() && now >= self.handshake_ends {
             let limit = self.config.handshake_timeout;
             let sentence = format!("no answer came within {limit}");
             self.end(
@@ -447,13 +417,15 @@ impl Connection {
             return Ok(());
         }
         self.read_control(now)?;
-        if self.stage == Stage::Handshake {
+        if self.is_greeting() {
             self.read_early(now)?;
         }
         if self.stage == Stage::Open {
             self.read_units(now)?;
             self.request_repairs(now);
             self.report_receiving(now);
+        }
+        if self.may_send() {
             self.control.ask_time(now, self.config.clock_interval);
             // A flow's opening precedes its units: written after them it could wait for flow
             // control credit that they use and, unopened, never release.
@@ -502,6 +474,7 @@ impl Connection {
             StackEvent::Stream(StreamEvent::Stopped { .. }) => {
                 self.fail(now, Violation::OutOfPlace);
             }
+            StackEvent::HandshakeDataReady => self.send_limits(),
             StackEvent::DatagramReceived => self.receiving.datagrams = true,
             _ => {}
         }
@@ -523,7 +496,7 @@ impl Connection {
         if self.last_word.is_unwanted() {
             return Step::Nothing;
         }
-        let carrying = self.stage == Stage::Open;
+        let carrying = self.may_send();
         if carrying && self.is_dry {
             return Step::Nothing;
         }
@@ -578,11 +551,11 @@ impl Connection {
     }
 
     /// How many packets one transmission may have. All packets of a transmission have the size of
-    /// its first; behind a short one, a probe or an acknowledgement, the stack was observed to fill
+    /// its first; behind a short one, a probe, an acknowledgement or one of the handshake, the stack was observed to fill
     /// cwnd with packets too short for any frame, and then to wait for ever, and to panic where a frame did not
     /// fit. Anything that may begin with such a packet is therefore polled one by one.
     fn max_batch(&self, carrying: bool) -> usize {
-        let short = self.probes > 0 || (carrying && self.sending.is_idle());
+        let short = self.probes > 0 || self.is_early() || (carrying && self.sending.is_idle());
         if short { 1 } else { self.config.segments }
     }
 
@@ -591,6 +564,10 @@ impl Connection {
         let mut wake = self.stack.poll_timeout().map_or(Time::NEVER, |at| self.epoch.time(at));
         match self.stage {
             Stage::Handshake => wake = wake.min(self.handshake_ends),
+            Stage::Early => {
+                wake = wake.min(self.handshake_ends).min(self.sending.next_deadline());
+                wake = wake.min(self.control.next_question(self.config.clock_interval));
+            }
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());

@@ -17,10 +17,6 @@ use crate::wire::{
     WireError,
 };
 
-/// Maximum memory for what a client sends before it has presented the token, bytes: it has nothing
-/// to send then. What a server sends right after its Welcome may overtake it.
-const MAX_EARLY: u64 = 16 << 10;
-
 /// All receiving flows.
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
@@ -246,6 +242,8 @@ impl Connection {
                 self.repair(now, &missing);
                 return Ok(());
             }
+            // Of use before the Welcome, which they may come behind.
+            DatagramHeader::Limits(_) => return Ok(()),
             DatagramHeader::Repair { stream, offset } => {
                 return self.on_repair(now, stream, offset, data);
             }
@@ -341,16 +339,6 @@ impl Connection {
             let left = VarInt::from_u64((whole - waiting).max(1)).unwrap_or(VarInt::MAX);
             self.stack.set_receive_window(left);
         }
-    }
-
-    /// Takes what arrives before the handshake is complete: the stack counts nothing of it.
-    pub(super) fn read_early(&mut self, now: Time) -> Result<(), Violation> {
-        while self.stack.datagrams().recv().is_some() {}
-        self.receiving.datagrams = false;
-        // No flow is open: data is stored, and not looked at beyond a header.
-        self.read_units(now)?;
-        let is_early = self.stack.side().is_server() && self.receiving.memory() > MAX_EARLY;
-        if is_early { Err(Violation::OutOfPlace) } else { Ok(()) }
     }
 
     /// Parses bytes of a stream: headers and data of units.

@@ -49,7 +49,7 @@ pub(super) struct Sending {
     wants_flow: bool,
     pub(super) unacknowledged: Unacknowledged,
     /// The peer's receive limits.
-    peer: Limits,
+    pub(super) peer: Limits,
     /// The flow whose turn it is among equal priorities.
     turn: u64,
     /// The cwnd that the stack was last given.
@@ -504,13 +504,14 @@ fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
 impl Connection {
     /// Drops late units and writes what the stack accepts.
     pub(super) fn write_units(&mut self, now: Time) {
+        let most = self.max_written();
         let sending = &mut self.sending;
         let written = self.control.is_idle();
         sending.drop_late(now, &mut self.stack);
         let account = self.account.read();
         sending.plan(now, &account);
         sending.tell_dropped(&mut self.control);
-        sending.set_window(&mut self.stack, account.window, self.config.send_bytes);
+        sending.set_window(&mut self.stack, account.window, most);
         if written {
             self.urgent |= sending.write_all(now, &mut self.stack, &self.config);
         }

@@ -1,9 +1,11 @@
 //! Statistics of flows and connections.
 
+use noq_proto::PathId;
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 use ontempo_mechanisms::qos::{DelayMeter, Meter};
 
+use super::Connection;
 use crate::wire::ReceiverReport;
 
 /// Measurement interval of throughput.
@@ -245,4 +247,40 @@ pub struct ConnectionStatistics {
     /// When the last packet arrived that is newer than all before; before the first, when the connection began. Not
     /// an old one, which others who have seen it can send again.
     pub heard: Time,
+}
+
+impl Connection {
+    /// Statistics of the connection.
+    pub fn statistics(&mut self) -> ConnectionStatistics {
+        let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
+        let all = self.stack.stats();
+        let account = self.account.read();
+        ConnectionStatistics {
+            packets_sent: path.sent_packets,
+            packets_lost: path.lost_packets,
+            bytes_lost: path.lost_bytes,
+            bytes_acknowledged: account.delivered.get(),
+            bytes_sent: all.udp_tx.bytes,
+            bytes_received: all.udp_rx.bytes,
+            datagrams_sent: all.udp_tx.datagrams,
+            datagrams_received: all.udp_rx.datagrams,
+            packets_refused: self.watched.failed(),
+            congestion_events: path.congestion_events,
+            spurious_congestion_events: path.spurious_congestion_events,
+            repairs_sent: self.sending.unacknowledged.repairs_sent,
+            repairs_received: self.receiving.repaired,
+            round_trip: account.srtt,
+            clock_round_trip: self.clocks.round_trip(),
+            clock_comparisons: self.clocks.count(),
+            window: account.window,
+            target: self.target_bitrate(),
+            pacing_rate: account.rate,
+            spacing: account.spacing,
+            congestion: account.snapshot,
+            burst: account.burst,
+            acks_sent: all.frame_tx.acks,
+            acks_received: all.frame_rx.acks,
+            heard: self.acks.newest_at().unwrap_or(self.heard),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration as Wall;
 use super::driver::EndpointDriver;
 use super::error::{Error, Options};
 use super::flow::{ReceiveFlow, SendFlow};
-use super::shared::{Command, IncomingConnection, Shared};
+use super::shared::{Command, IncomingConnection, Shared, State};
 use super::thread::EndpointThread;
 use crate::{
     CloseReason, Closed, ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust,
@@ -32,13 +32,17 @@ impl Pending {
     /// # Errors
     /// The peer did not answer, refused, or could not be verified.
     pub fn wait(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
-        let Connection { remote, shared, .. } = &self.0;
-        shared.wait(limit, |state| match &state.closed {
-            Some(closed) => {
-                Some(Err(Error::NotConnected { remote: *remote, closed: closed.clone() }))
-            }
-            None => state.is_open.then_some(Ok(())),
-        })
+        self.0.opened(limit)
+    }
+
+    /// As [`wait`](Self::wait), but returns as soon as units may be sent: a round trip sooner, if the server's
+    /// limits come with its handshake. Whether it takes the connection is then said by
+    /// [`Connection::opened`]; if it does not, what was sent is lost.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_early(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
+        self.0.is_or_fails(limit, |state| state.is_early || state.is_open)
     }
 
     fn start_on(
@@ -83,7 +87,8 @@ impl Pending {
         self.0.on_change(hook);
     }
 
-    /// The connection, to be used after [`wait`](Self::wait) has returned `Ok`.
+    /// The connection, to be used after [`wait`](Self::wait) or [`wait_early`](Self::wait_early) has
+    /// returned `Ok`.
     pub fn connection(self) -> Connection {
         self.0
     }
@@ -173,6 +178,28 @@ impl Connection {
     ) -> Self {
         let IncomingConnection { id, remote, shared } = connection;
         Self { thread, id, remote: remote.unwrap_or(fallback), shared }
+    }
+
+    /// Waits until the handshake is complete, which it is not yet after [`Pending::wait_early`]; `None` after
+    /// `limit`.
+    ///
+    /// # Errors
+    /// The peer did not answer, refused, or could not be verified; or the connection has ended since.
+    pub fn opened(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
+        self.is_or_fails(limit, |state| state.is_open)
+    }
+
+    fn is_or_fails(
+        &self,
+        limit: Option<Wall>,
+        is_there: impl Fn(&State) -> bool,
+    ) -> Option<Result<(), Error>> {
+        self.shared.wait(limit, |state| match &state.closed {
+            Some(closed) => {
+                Some(Err(Error::NotConnected { remote: self.remote, closed: closed.clone() }))
+            }
+            None => is_there(state).then_some(Ok(())),
+        })
     }
 
     /// The peer's address at the handshake.

@@ -129,6 +129,11 @@ impl EndpointDriver {
 
     fn on_event(&mut self, now: Time, event: Event) {
         match event {
+            Event::Early { connection } => {
+                if let Some(queues) = self.connections.get(&connection) {
+                    queues.shared.change(|state| state.is_early = true);
+                }
+            }
             Event::Connected { connection, accepted } => self.on_connected(connection, accepted),
             Event::FlowOpened { connection, flow, config } => {
                 if let Some(queues) = self.connections.get_mut(&connection) {

@@ -29,6 +29,8 @@ pub(super) const MAX_BYTES: usize = 256 << 10;
 /// State of a connection.
 #[derive(Default)]
 pub(super) struct State {
+    /// Units may be sent, though the server has not answered the token.
+    pub(super) is_early: bool,
     pub(super) is_open: bool,
     pub(super) closed: Option<Closed>,
     pub(super) flows: VecDeque<(FlowId, FlowConfig, Arc<Mailbox<Inbox>>)>,

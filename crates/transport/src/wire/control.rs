@@ -38,6 +38,23 @@ pub struct Limits {
     pub unit_bytes: u64,
 }
 
+impl Limits {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        for number in [self.flows, self.units, self.bytes, self.unit_bytes] {
+            write(out, number);
+        }
+    }
+
+    pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            flows: reader.number()?,
+            units: reader.number()?,
+            bytes: reader.number()?,
+            unit_bytes: reader.number()?,
+        })
+    }
+}
+
 /// How a sender asks for acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckRequest {
@@ -301,19 +318,12 @@ fn read_version(reader: &mut Reader<'_>) -> Result<(), WireError> {
 }
 
 fn write_hello(out: &mut Vec<u8>, limits: &Limits, acknowledge: AckRequest) {
-    for number in [limits.flows, limits.units, limits.bytes, limits.unit_bytes] {
-        write(out, number);
-    }
+    limits.write(out);
     write(out, acknowledge as u64);
 }
 
 fn read_hello(reader: &mut Reader<'_>) -> Result<(Limits, AckRequest), WireError> {
-    let limits = Limits {
-        flows: reader.number()?,
-        units: reader.number()?,
-        bytes: reader.number()?,
-        unit_bytes: reader.number()?,
-    };
+    let limits = Limits::take(reader)?;
     let acknowledge = match reader.number()? {
         0 => AckRequest::Immediate,
         1 => AckRequest::Delayed,

@@ -1,7 +1,7 @@
-//! Headers of datagrams: fragments of units, requests for repairs, and repairs.
+//! Headers of datagrams: fragments of units, requests for repairs, repairs, and a server's limits.
 
 use super::number::{MAX_VARINT, Reader, write};
-use super::{UnitHeader, WireError};
+use super::{Limits, UnitHeader, WireError};
 
 /// Maximum ranges that one request names: in at most 1,000 bytes.
 pub const MAX_RANGES: usize = 40;
@@ -10,6 +10,7 @@ const FIRST: u64 = 0;
 const LATER: u64 = 1;
 const REQUEST: u64 = 2;
 const REPAIR: u64 = 3;
+const LIMITS: u64 = 4;
 
 /// Bytes of a stream, from an offset up to another; without it, up to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub enum DatagramHeader {
         /// Of the first byte in the stream.
         offset: u64,
     },
+    /// The server's receive limits, before its Welcome; nothing follows.
+    Limits(Limits),
 }
 
 impl DatagramHeader {
@@ -78,6 +81,10 @@ impl DatagramHeader {
                 for number in [REPAIR, *stream, *offset] {
                     write(out, number);
                 }
+            }
+            Self::Limits(limits) => {
+                write(out, LIMITS);
+                limits.write(out);
             }
         }
     }
@@ -107,6 +114,11 @@ impl DatagramHeader {
                 Self::Request(streams)
             }
             REPAIR => Self::Repair { stream: reader.number()?, offset: reader.number()? },
+            LIMITS => {
+                let limits = Limits::take(&mut reader)?;
+                reader.end()?;
+                Self::Limits(limits)
+            }
             _ => return Err(WireError::OutOfRange("a datagram's kind")),
         };
         Ok((header, bytes.len() - reader.left()))

@@ -158,7 +158,9 @@ proptest! {
             Missing { stream, ranges }
         };
         let request = DatagramHeader::Request(streams.into_iter().map(missing).collect());
-        for header in [request, DatagramHeader::Repair { stream, offset }] {
+        let limits = Limits { flows: stream, units: offset, bytes: stream, unit_bytes: offset };
+        let limits = DatagramHeader::Limits(limits);
+        for header in [request, DatagramHeader::Repair { stream, offset }, limits] {
             let mut bytes = Vec::new();
             header.write(&mut bytes);
             prop_assert!(bytes.len() <= 1_000);

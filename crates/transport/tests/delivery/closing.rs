@@ -22,7 +22,7 @@ fn path(loss: f64) -> Path {
 /// failed.
 fn closed(seed: u64, loss: f64) -> Option<(World, Time)> {
     let mut world = World::new(seed, &path(loss), &path(loss), &Configuration::default());
-    if !world.connects() {
+    if !world.connects(false) {
         return None;
     }
     let flow = world.open_flow(FlowConfig::default());

@@ -245,7 +245,9 @@ fn run(seed: u64) -> Ended {
     let rebinds = random.chance(0.15);
     let mut plans: Vec<Plan> = (0..=random.next_u64() % 3).map(|_| plan(&mut random)).collect();
     let mut world = World::new(seed, &there, &back, &config);
-    if !world.connects() {
+    // Half of the clients send as soon as they may, the others once they are welcome.
+    let is_early = RandomStream::new(seed, "early").chance(0.5);
+    if !world.connects(is_early) {
         check_unreachable(&world, seed);
         return Ended::Unreachable;
     }
@@ -264,7 +266,9 @@ fn run(seed: u64) -> Ended {
             world.reads = world.now() >= slow;
             next = if world.reads { next } else { next.min(slow) };
         }
-        if rebinds && !rebound && world.now() > slow {
+        // QUIC knows a client at another address only after the handshake (RFC 9000, section 9).
+        let is_connected = world.is_open(CLIENT) && world.is_open(SERVER);
+        if rebinds && !rebound && is_connected && world.now() > slow {
             rebound = true;
             world.network.rebind(CLIENT, address(77));
         }
@@ -277,6 +281,10 @@ fn run(seed: u64) -> Ended {
         let closed = world.events.iter().flatten().find(|e| matches!(e, Event::Closed { .. }));
         if closed.is_some() || world.now() >= end || steps > MAX_STEPS {
             let closed = closed.cloned();
+            if closed.is_some() && !world.is_open(CLIENT) {
+                check_unreachable(&world, seed);
+                return Ended::Unreachable;
+            }
             if is_severed(&world, closed.as_ref(), &config) {
                 return Ended::Severed;
             }

@@ -151,13 +151,17 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self) {
-        assert!(self.connects(), "no connection by {}: {:?}", self.now(), self.events);
+        assert!(self.connects(false), "no connection by {}: {:?}", self.now(), self.events);
     }
 
-    /// Runs the handshake; false if it failed, which the client must have reported.
-    pub(crate) fn connects(&mut self) -> bool {
+    /// Runs the handshake, or, if `early`, until the client may send; false if it failed, which the client must have
+    /// reported.
+    pub(crate) fn connects(&mut self, early: bool) -> bool {
         let until = self.now() + ontempo_foundation::Duration::from_secs(60);
-        let open = self.run(until, |world| world.is_open(CLIENT) && world.is_open(SERVER));
+        let open = self.run(until, |world| {
+            let is_early = early && world.connection(CLIENT).is_some_and(|it| it.is_early());
+            is_early || world.is_open(CLIENT) && world.is_open(SERVER)
+        });
         let closed = self.events[CLIENT].iter().any(|event| matches!(event, Event::Closed { .. }));
         assert!(open || closed, "neither open nor closed by {}", self.now());
         open
