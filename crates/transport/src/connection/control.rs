@@ -27,7 +27,7 @@ pub(super) struct Control {
     /// What the peer writes is not processed.
     #[cfg(test)]
     pub(super) is_deaf: bool,
-    /// Nothing is written.
+    /// What it would write is lost.
     #[cfg(test)]
     pub(super) is_mute: bool,
     out: Vec<u8>,
@@ -98,6 +98,7 @@ impl Control {
     pub(super) fn write(&mut self, stack: &mut noq_proto::Connection) -> Result<bool, Violation> {
         #[cfg(test)]
         if self.is_mute {
+            self.out.clear();
             return Ok(false);
         }
         let Some(stream) = self.stream else { return Ok(false) };

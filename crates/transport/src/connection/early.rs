@@ -15,9 +15,10 @@ use crate::wire::{DatagramHeader, Limits};
 /// sends right after its Welcome may overtake it.
 pub(super) const MAX_EARLY: u64 = 64 << 10;
 
-/// Maximum bytes of units that a client has on the way before the Welcome: half of the least that a server
-/// takes, which counts its own overhead, too.
-const MAX_SENT_EARLY: Size = Size::new(MAX_EARLY / 2);
+/// Bytes of units after which a client writes no more before the Welcome, and most that it writes at once: together three
+/// quarters of what a server takes, which counts its own overhead, too. What is acknowledged meanwhile counts: a
+/// server holds it until the token has come, of which each packet may be lost.
+const MAX_SENT_EARLY: u64 = MAX_EARLY * 3 / 8;
 
 impl Connection {
     /// True for a client that may send while its token is not answered yet.
@@ -38,7 +39,12 @@ impl Connection {
     /// Most bytes of units in the stack.
     pub(super) fn max_written(&self) -> Size {
         let most = self.config.send_bytes;
-        if self.is_early() { most.min(MAX_SENT_EARLY) } else { most }
+        if self.is_early() { most.min(Size::new(MAX_SENT_EARLY)) } else { most }
+    }
+
+    /// True while the server has not answered and has enough to hold.
+    pub(super) fn must_wait_for_welcome(&self) -> bool {
+        self.is_early() && self.sending.written >= MAX_SENT_EARLY
     }
 
     /// A server sends its limits with its handshake.

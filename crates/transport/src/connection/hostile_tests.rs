@@ -279,6 +279,32 @@ fn what_comes_before_a_token_has_a_bound() {
     }
 }
 
+/// Whichever of its packets are lost, that with the token again and again: what an honest client sends early is not too
+/// much.
+#[test]
+fn a_client_whose_token_does_not_come_through_sends_no_more_than_a_server_holds() {
+    let identity = Identity::self_signed(&["a"]).unwrap();
+    let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
+    for size in [100, 3_000, 50_000] {
+        let mut world = World::begun(1, &identity, Configuration::default(), [&path, &path]);
+        world.villain().expect("it connects").control.is_mute = true;
+        world.run(Duration::from_millis(30));
+        let now = world.network.now();
+        let client = world.villain().expect("it may send");
+        assert!(client.is_early());
+        let flow = client.open_flow(FlowConfig::default()).expect("early");
+        for _ in 0..20 {
+            let unit = Outgoing { data: vec![7; size].into(), ..Outgoing::default() };
+            client.send(now, flow, unit).expect("room");
+        }
+        world.network.flush(VILLAIN);
+        world.run(Duration::from_secs(3));
+        let written = world.villain().expect("it waits").sending.written;
+        assert!(written > 1_900 && world.closed.is_none(), "{size}: {written} {:?}", world.closed);
+        assert!(written < 52_000, "{size}: {written}");
+    }
+}
+
 #[test]
 fn what_the_rules_allow_cannot_fill_the_memory() {
     let identity = Identity::self_signed(&["a"]).unwrap();

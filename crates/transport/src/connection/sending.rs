@@ -54,6 +54,8 @@ pub(super) struct Sending {
     turn: u64,
     /// The cwnd that the stack was last given.
     window: u64,
+    /// Bytes written to streams.
+    pub(super) written: u64,
     /// Fragments of the current unit that the stack has not accepted.
     datagrams: VecDeque<Bytes>,
     /// What the path bears.
@@ -72,6 +74,7 @@ impl Default for Sending {
             peer: Limits { flows: 0, units: 0, bytes: 0, unit_bytes: 0 },
             turn: 0,
             window: 0,
+            written: 0,
             datagrams: VecDeque::new(),
             bearing: Bearing::default(),
         }
@@ -369,7 +372,8 @@ impl Sending {
             let mut left: &mut [Bytes] = chunks.make_contiguous();
             let whole = left.len();
             match send.write_chunks(&mut left) {
-                Ok(_) => {
+                Ok(written) => {
+                    self.written += written as u64;
                     let taken = whole - left.len();
                     chunks.drain(..taken);
                 }
@@ -504,15 +508,15 @@ fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
 impl Connection {
     /// Drops late units and writes what the stack accepts.
     pub(super) fn write_units(&mut self, now: Time) {
-        let most = self.max_written();
+        let (most, must_wait) = (self.max_written(), self.must_wait_for_welcome());
         let sending = &mut self.sending;
-        let written = self.control.is_idle();
+        let may_write = self.control.is_idle() && !must_wait;
         sending.drop_late(now, &mut self.stack);
         let account = self.account.read();
         sending.plan(now, &account);
         sending.tell_dropped(&mut self.control);
         sending.set_window(&mut self.stack, account.window, most);
-        if written {
+        if may_write {
             self.urgent |= sending.write_all(now, &mut self.stack, &self.config);
         }
         for flow in sending.flows.values_mut() {
