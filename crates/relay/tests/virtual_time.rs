@@ -119,7 +119,7 @@ fn a_viewer_that_joins_midway_begins_at_a_key_frame(threads: u8) {
     world.run(SECOND);
     assert!(world.numbers(viewer).into_iter().eq(75..100), "{:?}", world.numbers(viewer));
     let opened = world.clients[viewer].opened.as_ref().expect("a flow");
-    assert!(opened.label.ends_with(" 1"), "it began midway: {}", opened.label);
+    assert!(opened.label.ends_with(" 1 0"), "it began midway: {}", opened.label);
     assert_eq!(world.statistics().left_out, 0, "what came before its key frame was not for it");
     // A little after a key frame, at that one.
     world.stream(source, 100..103, true);
@@ -433,7 +433,7 @@ fn a_viewer_that_comes_late_to_a_whole_stream_gets_it_without_a_hole(threads: u8
         assert!(numbers.iter().copied().eq(first..before + 50), "{numbers:?}");
         assert_eq!(first == 0, before == 300, "it began at {first}");
         let opened = world.clients[viewer].opened.as_ref().expect("a flow");
-        assert_eq!(opened.label.ends_with(" 1"), first > 0, "midway: {}", opened.label);
+        assert_eq!(opened.label.ends_with(" 1 0"), first > 0, "midway: {}", opened.label);
     }
 }
 
@@ -489,7 +489,7 @@ fn a_viewer_of_a_whole_stream_is_closed_where_a_unit_of_it_goes_to_nobody(thread
         let next = world.viewer(b"publish", &clean(20_000));
         world.run(SECOND);
         let opened = world.clients[next].opened.as_ref().expect("a flow");
-        assert!(opened.label.ends_with(" 1"), "midway: {}", opened.label);
+        assert!(opened.label.ends_with(" 1 0"), "midway: {}", opened.label);
     }
 }
 

@@ -29,6 +29,11 @@ pub(crate) const PLACE_PAUSE: Wall = Wall::from_millis(250);
 /// Time limit of an answer, beyond the most that a receiver may take to see whether the other sender is there.
 const PLACE_ANSWER: Wall = Wall::from_secs(6);
 
+/// Whether only a receiver that has taken the connection closes it for this.
+fn is_of_stream(reason: CloseReason) -> bool {
+    reason.is_final() && !reason.is_misconfigured()
+}
+
 impl Attempts<Pending> {
     /// Gives up those that took too long, and begins one that is due.
     ///
@@ -125,7 +130,8 @@ impl<H: SenderHandler> Sender<H> {
         }
     }
 
-    /// Sends until the receiver has taken the connection; the error if it refuses, `None` after `stop`.
+    /// Sends until the receiver has taken the connection; the error if it refuses, `None` after `stop`. What a receiver
+    /// says of the stream may overtake that it has taken the connection.
     fn send_early(
         &mut self,
         mut session: Session,
@@ -133,6 +139,9 @@ impl<H: SenderHandler> Sender<H> {
         loop {
             match session.connection.opened(Some(Wall::ZERO)) {
                 Some(Ok(())) => return Ok(Some(Ok(session))),
+                Some(Err(error)) if error.close_reason().is_some_and(is_of_stream) => {
+                    return Ok(Some(Ok(session)));
+                }
                 Some(Err(error)) => {
                     session.close("refused");
                     return Ok(Some(Err(error)));

@@ -32,7 +32,7 @@ impl Pending {
     /// # Errors
     /// The peer did not answer, refused, or could not be verified.
     pub fn wait(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
-        self.0.opened(limit)
+        self.0.is_or_fails(limit, |state| state.is_open)
     }
 
     /// As [`wait`](Self::wait), but returns as soon as units may be sent: a round trip sooner, if the server's
@@ -181,12 +181,16 @@ impl Connection {
     }
 
     /// Waits until the handshake is complete, which it is not yet after [`Pending::wait_early`]; `None` after
-    /// `limit`.
+    /// `limit`. A connection that was opened and has ended since was opened.
     ///
     /// # Errors
-    /// The peer did not answer, refused, or could not be verified; or the connection has ended since.
+    /// The peer did not answer or refused.
     pub fn opened(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
-        self.is_or_fails(limit, |state| state.is_open)
+        self.shared.wait(limit, |state| match &state.closed {
+            _ if state.is_open => Some(Ok(())),
+            Some(closed) => Some(Err(self.not_connected(closed))),
+            None => None,
+        })
     }
 
     fn is_or_fails(
@@ -195,11 +199,13 @@ impl Connection {
         is_there: impl Fn(&State) -> bool,
     ) -> Option<Result<(), Error>> {
         self.shared.wait(limit, |state| match &state.closed {
-            Some(closed) => {
-                Some(Err(Error::NotConnected { remote: self.remote, closed: closed.clone() }))
-            }
+            Some(closed) => Some(Err(self.not_connected(closed))),
             None => is_there(state).then_some(Ok(())),
         })
+    }
+
+    fn not_connected(&self, closed: &Closed) -> Error {
+        Error::NotConnected { remote: self.remote, closed: closed.clone() }
     }
 
     /// The peer's address at the handshake.
