@@ -1,10 +1,10 @@
 //! When a sender tries to connect, at first and after its connection is lost, without I/O.
 //!
-//! An attempt costs two round trips where the path works, and otherwise nothing comes back, or late: of a
-//! handshake each loss costs a timeout. How long to wait for an answer is not known: the path may be another one now. So an attempt is begun every 250 ms,
-//! and given up after a second, beside one that is given the whole time limit of a handshake. The first
-//! that is answered carries the stream. Of a packet each, and one to end it, these are some ten packets a
-//! second.
+//! An attempt costs two round trips where the path works (one, where units are sent before the Welcome), and
+//! otherwise nothing comes back, or late: each loss of a handshake costs a timeout. How long to wait for an
+//! answer is not known: the path may be another one now. So an attempt is begun every 250 ms, and given up
+//! after a second, beside one that is given the whole time limit of a handshake. The first that is answered
+//! carries the stream. Of a packet each, and one to end it, these are some ten packets a second.
 
 use ontempo_foundation::{Duration, Time};
 
