@@ -64,7 +64,7 @@ impl Default for DelayedAcks {
 pub struct Configuration {
     /// Congestion control of the sending direction.
     pub congestion: Congestion,
-    /// Initial cwnd; ten packets (RFC 6928).
+    /// Initial cwnd; ten packets (RFC 6928, RFC 9002, section 7.2).
     pub initial_window: Packets,
     /// A program's own controller in place of `congestion`.
     pub custom: Option<CustomLaw>,
@@ -244,8 +244,9 @@ impl Configuration {
     ) -> TransportConfig {
         let mut discovery = MtuDiscoveryConfig::default();
         discovery.upper_bound(largest);
+        let tried = if self.discover_packet_size { largest } else { self.packet_size };
         let mut transport = TransportConfig::default();
-        let controllers = self.controllers(epoch, seed, account.clone());
+        let controllers = self.controllers(epoch, seed, account.clone(), tried);
         let stream = self.receive_window();
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
@@ -289,6 +290,7 @@ impl Configuration {
         epoch: Epoch,
         seed: u64,
         account: SharedAccount,
+        largest: u16,
     ) -> Arc<dyn ControllerFactory + Send + Sync> {
         let window = self.initial_window.get().max(1);
         let start = Start { initial_window: Window::of_packets(window as f64), ..Start::default() };
@@ -296,18 +298,36 @@ impl Configuration {
         if let Some(packets) = self.static_window {
             let window = StaticWindow(Window::of_packets(packets.get().max(2) as f64));
             let make = move |_| window;
-            return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
+            return Arc::new(Factory {
+                make,
+                start,
+                largest,
+                pacing,
+                corrected,
+                epoch,
+                account,
+                log,
+            });
         }
         if let Some(law) = self.custom.clone() {
             let make = move |start| {
                 Controller::Custom(law.start(start, RandomStream::new(seed, "congestion")))
             };
-            return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
+            return Arc::new(Factory {
+                make,
+                start,
+                largest,
+                pacing,
+                corrected,
+                epoch,
+                account,
+                log,
+            });
         }
         match self.congestion.governor() {
             Governor::Window(law) => {
                 let make = move |start| law.start(start, RandomStream::new(seed, "early response"));
-                Arc::new(Factory { make, start, pacing, corrected, epoch, account, log })
+                Arc::new(Factory { make, start, largest, pacing, corrected, epoch, account, log })
             }
             Governor::Spacing(parameters) => {
                 Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })
@@ -374,7 +394,7 @@ mod tests {
         let configuration = Configuration { custom: Some(custom), ..Configuration::default() };
         let (epoch, account) = (Epoch::new(), SharedAccount::default());
         let now = Instant::now();
-        let factory = configuration.controllers(epoch, 1, account.clone());
+        let factory = configuration.controllers(epoch, 1, account.clone(), 1472);
         let mut controller = factory.build(now, 1200);
         for number in 0..20 {
             controller.on_packet_sent(now, 300, number);
@@ -382,6 +402,28 @@ mod tests {
         assert_eq!(account.read().rate, Some(RATE));
         let stack = controller.metrics().pacing_rate;
         assert_eq!(stack, Some(RATE.as_bits_per_sec() / 8));
+    }
+
+    #[test]
+    fn a_larger_packet_changes_neither_window_nor_rate_of_a_mechanism_that_measures_rates() {
+        let windows = |name| {
+            let congestion = Congestion::from(name);
+            let configuration = Configuration { congestion, ..Configuration::default() };
+            let (epoch, account) = (Epoch::new(), SharedAccount::default());
+            let factory = configuration.controllers(epoch, 1, account.clone(), 1472);
+            let mut controller = factory.build(Instant::now(), 1200);
+            let before = (controller.window(), account.read().rate);
+            controller.on_mtu_update(1452);
+            controller.on_packet_sent(Instant::now(), 1452, 0);
+            let after = (controller.window(), account.read().rate);
+            (before, after)
+        };
+        let (before, after) = windows(CongestionName::Bbr);
+        assert_eq!(before, after);
+        assert!((14_719..=14_720).contains(&before.0), "{}", before.0);
+        assert!(before.1.is_some());
+        let (before, after) = windows(CongestionName::Cubic);
+        assert_eq!((before.0, after.0), (12_000, 14_520));
     }
 
     #[test]

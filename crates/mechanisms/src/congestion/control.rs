@@ -83,6 +83,8 @@ pub struct Sent {
     pub now: Time,
     /// Its number, in the order of first transmission.
     pub packet: u64,
+    /// Its size in full packets.
+    pub size: f64,
     /// Packets in flight, this one included.
     pub in_flight: f64,
 }

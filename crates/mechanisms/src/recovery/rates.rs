@@ -3,7 +3,7 @@
 //!
 //! A sample is the number of packets delivered between the sending of a packet and its
 //! acknowledgement, divided by the longer of the time in which they were sent and the time in which
-//! they were acknowledged. It counts packets, since those of a flow have one size.
+//! they were acknowledged. Volumes are in full packets: a smaller one counts as a part of one (the draft: bytes).
 
 use std::collections::VecDeque;
 
@@ -20,12 +20,14 @@ struct Transmission {
     first_sent: Time,
     /// P.delivered_time.
     delivered_at: Time,
+    /// P.size.
+    size: f64,
     /// P.delivered.
-    delivered: u64,
+    delivered: f64,
     /// P.lost.
-    lost: u64,
+    lost: f64,
     /// P.tx_in_flight.
-    in_flight: u64,
+    in_flight: f64,
     /// P.is_app_limited.
     is_application_limited: bool,
     /// Not acknowledged yet (the draft: P.delivered_time is not 0).
@@ -46,24 +48,26 @@ pub struct RateSample {
     /// acknowledgement may be that of an earlier copy.
     pub rate: Option<f64>,
     /// Packets delivered in the interval (RS.delivered).
-    pub delivered: u64,
+    pub delivered: f64,
     /// Packets that had been delivered before it (RS.prior_delivered).
-    pub prior_delivered: u64,
+    pub prior_delivered: f64,
     /// Packets in flight after the acknowledged one was sent, itself included (RS.tx_in_flight).
-    pub in_flight: u64,
+    pub in_flight: f64,
     /// Packets found lost since it was sent (RS.lost).
-    pub lost: u64,
+    pub lost: f64,
     /// Whether the application did not send enough to fill the path then.
     pub is_application_limited: bool,
 }
 
 /// A packet was found lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lost {
+    /// Its size in full packets.
+    pub size: f64,
     /// Packets in flight after it was sent, itself included.
-    pub in_flight: u64,
+    pub in_flight: f64,
     /// Packets found lost since it was sent, itself included.
-    pub lost: u64,
+    pub lost: f64,
     /// Whether the application did not send enough to fill the path then.
     pub is_application_limited: bool,
 }
@@ -80,7 +84,7 @@ pub enum Repair {
     AfterTimeout,
 }
 
-/// The state of the sampler. 72 bytes for each outstanding packet; work is constant per packet.
+/// The state of the sampler. 80 bytes for each outstanding packet; work is constant per packet.
 ///
 /// In the order of calls: [`on_sent`](Self::on_sent) for each packet; for each acknowledgement
 /// [`begin`](Self::begin), then as [`Watch`] what becomes of packets,
@@ -91,19 +95,19 @@ pub struct DeliveryRates {
     first: u64,
     sent: VecDeque<Transmission>,
     /// Packets delivered since the start (C.delivered).
-    delivered: u64,
+    delivered: f64,
     /// When that last changed (C.delivered_time).
     delivered_at: Time,
     /// When the packet that was last delivered was sent; after idleness, when the first one was
     /// (C.first_send_time).
     first_sent: Time,
     /// Packets found lost since the start (C.lost).
-    lost: u64,
+    lost: f64,
     /// Samples are limited by the application until more than this is delivered (C.app_limited).
-    application_limited_to: Option<u64>,
+    application_limited_to: Option<f64>,
     /// The window has limited the sender within the round trip that ends when more than this is
     /// delivered (C.is_cwnd_limited).
-    window_limited_to: Option<u64>,
+    window_limited_to: Option<f64>,
     /// The least round trip (C.min_rtt).
     minimum_rtt: Option<Duration>,
     repair: Repair,
@@ -111,7 +115,7 @@ pub struct DeliveryRates {
     now: Time,
     newest: Option<Newest>,
     /// What was delivered, lost and in flight before it.
-    before: (u64, u64, u64),
+    before: (f64, f64, f64),
     /// Packets found lost that the controller has not yet taken.
     losses: Option<VecDeque<Lost>>,
 }
@@ -123,9 +127,9 @@ impl DeliveryRates {
         Self { losses: keeps_losses.then(VecDeque::new), ..Self::default() }
     }
 
-    /// `packet` was sent, or sent again; `in_flight` includes it.
-    pub fn on_sent(&mut self, now: Time, packet: u64, in_flight: u64) {
-        if in_flight <= 1 {
+    /// `packet` was sent, or sent again, of a `size` in full packets; `in_flight` includes it.
+    pub fn on_sent(&mut self, now: Time, packet: u64, size: f64, in_flight: f64) {
+        if in_flight <= size {
             self.first_sent = now;
             self.delivered_at = now;
         }
@@ -133,6 +137,7 @@ impl DeliveryRates {
             at: now,
             first_sent: self.first_sent,
             delivered_at: self.delivered_at,
+            size,
             delivered: self.delivered,
             lost: self.lost,
             in_flight,
@@ -146,7 +151,7 @@ impl DeliveryRates {
     }
 
     /// An acknowledgement arrived, or a timer found losses; `in_flight` is as before it.
-    pub fn begin(&mut self, now: Time, in_flight: u64) {
+    pub fn begin(&mut self, now: Time, in_flight: f64) {
         self.now = now;
         self.newest = None;
         self.before = (self.delivered, self.lost, in_flight);
@@ -176,7 +181,7 @@ impl DeliveryRates {
         let is_reliable =
             interval > Duration::ZERO && self.minimum_rtt.is_none_or(|minimum| interval >= minimum);
         Some(RateSample {
-            rate: is_reliable.then(|| delivered as f64 / interval.as_secs_f64()),
+            rate: is_reliable.then(|| delivered / interval.as_secs_f64()),
             delivered,
             prior_delivered: sent.delivered,
             in_flight: sent.in_flight,
@@ -192,12 +197,12 @@ impl DeliveryRates {
 
     /// The sender has sent all that the application offers, and the window lets more be sent: samples
     /// of what is in flight, and of what is sent meanwhile, do not show what the path carries.
-    pub fn limit_by_application(&mut self, in_flight: u64) {
-        self.application_limited_to = Some((self.delivered + in_flight).max(1));
+    pub fn limit_by_application(&mut self, in_flight: f64) {
+        self.application_limited_to = Some((self.delivered + in_flight).max(1.0));
     }
 
     /// The window limits the sender.
-    pub fn limit_by_window(&mut self, in_flight: u64) {
+    pub fn limit_by_window(&mut self, in_flight: f64) {
         self.window_limited_to = Some(self.delivered + in_flight);
     }
 
@@ -212,7 +217,7 @@ impl DeliveryRates {
     }
 
     /// Packets delivered since the start.
-    pub fn total_delivered(&self) -> u64 {
+    pub fn total_delivered(&self) -> f64 {
         self.delivered
     }
 
@@ -222,17 +227,17 @@ impl DeliveryRates {
     }
 
     /// Packets found lost by this acknowledgement.
-    pub fn newly_lost(&self) -> u64 {
+    pub fn newly_lost(&self) -> f64 {
         self.lost - self.before.1
     }
 
     /// Packets in flight before this acknowledgement.
-    pub fn prior_in_flight(&self) -> u64 {
+    pub fn prior_in_flight(&self) -> f64 {
         self.before.2
     }
 
     /// Packets newly acknowledged by this acknowledgement.
-    pub fn newly_delivered(&self) -> u64 {
+    pub fn newly_delivered(&self) -> f64 {
         self.delivered - self.before.0
     }
 
@@ -253,7 +258,7 @@ impl Watch for DeliveryRates {
         let Some(sent) = self.transmission(packet) else { return };
         sent.is_outstanding = false;
         let sent = *sent;
-        self.delivered += 1;
+        self.delivered += sent.size;
         self.delivered_at = self.now;
         let is_newest = self.newest.is_none_or(|newest| {
             sent.at > self.first_sent || (sent.at == self.first_sent && packet > newest.packet)
@@ -266,11 +271,11 @@ impl Watch for DeliveryRates {
 
     fn lost(&mut self, packet: u64) {
         let Some(sent) = self.transmission(packet).map(|sent| *sent) else { return };
-        self.lost += 1;
+        self.lost += sent.size;
         let lost = self.lost - sent.lost;
         if let Some(losses) = &mut self.losses {
-            let Transmission { in_flight, is_application_limited, .. } = sent;
-            losses.push_back(Lost { in_flight, lost, is_application_limited });
+            let Transmission { size, in_flight, is_application_limited, .. } = sent;
+            losses.push_back(Lost { size, in_flight, lost, is_application_limited });
         }
     }
 }
@@ -295,14 +300,14 @@ mod tests {
         let mut send = |rates: &mut DeliveryRates, arrivals: &mut VecDeque<u64>, now: u64| {
             link_free = link_free.max(now) + gap;
             arrivals.push_back(link_free + rtt);
-            rates.on_sent(at(now), sent, arrivals.len() as u64);
+            rates.on_sent(at(now), sent, 1.0, arrivals.len() as f64);
             sent += 1;
         };
         (0..window).for_each(|_| send(&mut rates, &mut arrivals, 0));
         let mut found = Vec::new();
         for packet in 0..count {
             let now = arrivals.pop_front().expect("it is in flight");
-            rates.begin(at(now), window);
+            rates.begin(at(now), window as f64);
             rates.delivered(packet);
             rates.advance(packet + 1, Repair::None);
             found.extend(rates.sample().filter(|_| packet >= 2 * window));
@@ -328,17 +333,43 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_any_size_show_the_rate_of_the_bottleneck() {
+        // Full packets need 1 ms each; those of a quarter and a half of their size less.
+        let mut rates = DeliveryRates::new(false);
+        let sizes: Vec<f64> = (0..200).map(|packet| [0.25, 1.0, 0.5][packet / 7 % 3]).collect();
+        let volume: f64 = sizes.iter().sum();
+        let mut in_flight = 0.0;
+        for (packet, size) in sizes.iter().enumerate() {
+            in_flight += size;
+            rates.on_sent(at(0), packet as u64, *size, in_flight);
+        }
+        let mut now = 20_000;
+        for (packet, size) in sizes.iter().enumerate() {
+            now += (size * 1e3) as u64;
+            rates.begin(at(now), in_flight);
+            in_flight -= size;
+            rates.delivered(packet as u64);
+            rates.advance(packet as u64 + 1, Repair::None);
+            assert_eq!(rates.newly_delivered(), *size);
+        }
+        let sample = rates.sample().expect("packets were delivered");
+        assert_eq!((sample.delivered, sample.in_flight), (volume, volume));
+        let rate = volume / ((now as f64) / 1e6);
+        assert!(sample.rate.is_some_and(|sample| (sample - rate).abs() < 1e-6), "{sample:?}");
+    }
+
+    #[test]
     fn acknowledgements_that_arrive_at_once_do_not_raise_the_sample_above_the_rate_of_sending() {
         // Sent each 10 ms, acknowledged by one ACK.
         let mut rates = DeliveryRates::new(false);
         for packet in 0..10 {
-            rates.on_sent(at(packet * 10_000), packet, packet + 1);
+            rates.on_sent(at(packet * 10_000), packet, 1.0, (packet + 1) as f64);
         }
-        rates.begin(at(100_000), 10);
+        rates.begin(at(100_000), 10.0);
         (0..10).for_each(|packet| rates.delivered(packet));
         rates.advance(10, Repair::None);
         let sample = rates.sample().expect("packets were delivered");
-        assert_eq!((sample.delivered, sample.prior_delivered), (10, 0));
+        assert_eq!((sample.delivered, sample.prior_delivered), (10.0, 0.0));
         assert!(sample.rate.is_some_and(|rate| rate <= 100.0 + 1e-9), "{sample:?}");
     }
 
@@ -346,15 +377,15 @@ mod tests {
     fn an_interval_below_the_least_round_trip_gives_no_rate() {
         let mut rates = DeliveryRates::new(false);
         rates.on_rtt(Duration::from_millis(20));
-        rates.on_sent(at(0), 0, 1);
-        rates.on_sent(at(50_000), 0, 2);
-        rates.begin(at(51_000), 2);
+        rates.on_sent(at(0), 0, 1.0, 1.0);
+        rates.on_sent(at(50_000), 0, 1.0, 2.0);
+        rates.begin(at(51_000), 2.0);
         rates.delivered(0);
         rates.advance(1, Repair::None);
         // Sent again at 50 ms, with the time of the first copy as the beginning: reliable.
         assert!(rates.sample().is_some_and(|sample| sample.rate.is_some()));
-        rates.on_sent(at(60_000), 1, 1);
-        rates.begin(at(61_000), 1);
+        rates.on_sent(at(60_000), 1, 1.0, 1.0);
+        rates.begin(at(61_000), 1.0);
         rates.delivered(1);
         rates.advance(2, Repair::None);
         assert!(rates.sample().is_some_and(|sample| sample.rate.is_none()));
@@ -364,19 +395,19 @@ mod tests {
     fn samples_are_limited_by_the_application_until_what_was_in_flight_then_is_delivered() {
         let mut rates = DeliveryRates::new(false);
         for packet in 0..4 {
-            rates.on_sent(at(packet), packet, packet + 1);
+            rates.on_sent(at(packet), packet, 1.0, (packet + 1) as f64);
         }
-        rates.limit_by_application(4);
-        rates.on_sent(at(10), 4, 5);
+        rates.limit_by_application(4.0);
+        rates.on_sent(at(10), 4, 1.0, 5.0);
         // What is sent until the bubble is gone is limited, too.
         for packet in 0..12 {
-            rates.begin(at(20_000 + packet), 5);
+            rates.begin(at(20_000 + packet), 5.0);
             rates.delivered(packet);
             rates.advance(packet + 1, Repair::None);
             let sample = rates.sample().expect("a packet was delivered");
             assert_eq!(sample.is_application_limited, (4..9).contains(&packet), "{packet}");
             assert_eq!(rates.is_application_limited(), packet < 4, "{packet}");
-            rates.on_sent(at(20_000 + packet), packet + 5, 5);
+            rates.on_sent(at(20_000 + packet), packet + 5, 1.0, 5.0);
         }
     }
 
@@ -384,19 +415,19 @@ mod tests {
     fn a_loss_is_told_with_what_was_in_flight_and_lost_since_its_sending() {
         let mut rates = DeliveryRates::new(true);
         for packet in 0..5 {
-            rates.on_sent(at(packet), packet, packet + 1);
+            rates.on_sent(at(packet), packet, 1.0, (packet + 1) as f64);
         }
-        rates.begin(at(20_000), 5);
+        rates.begin(at(20_000), 5.0);
         rates.delivered(4);
         rates.lost(0);
         rates.lost(1);
         let told: Vec<_> = std::iter::from_fn(|| rates.next_loss()).collect();
         assert_eq!(
             told.iter().map(|one| (one.in_flight, one.lost)).collect::<Vec<_>>(),
-            [(1, 1), (2, 2)]
+            [(1.0, 1.0), (2.0, 2.0)]
         );
-        assert_eq!((rates.newly_lost(), rates.newly_delivered()), (2, 1));
-        assert_eq!(rates.sample().map(|sample| sample.lost), Some(2));
+        assert_eq!((rates.newly_lost(), rates.newly_delivered()), (2.0, 1.0));
+        assert_eq!(rates.sample().map(|sample| sample.lost), Some(2.0));
     }
 
     #[test]
@@ -409,17 +440,17 @@ mod tests {
                 now += random.next_u64() % 5_000;
                 match random.next_u64() % 4 {
                     0 => {
-                        rates.on_sent(at(now), next, next - first + 1);
+                        rates.on_sent(at(now), next, 1.0, (next - first + 1) as f64);
                         next += 1;
                         copies += 1;
                     }
                     1 if next > first => {
                         let again = first + random.next_u64() % (next - first);
-                        rates.on_sent(at(now), again, next - first);
+                        rates.on_sent(at(now), again, 1.0, (next - first) as f64);
                         copies += 1;
                     }
                     _ => {
-                        rates.begin(at(now), next - first);
+                        rates.begin(at(now), (next - first) as f64);
                         for packet in first..next {
                             match random.next_u64() % 8 {
                                 0 => rates.delivered(packet),
@@ -433,14 +464,18 @@ mod tests {
                         first = upto;
                         if let Some(sample) = rates.sample() {
                             assert!(
-                                sample.delivered > 0 && sample.delivered <= rates.total_delivered()
+                                sample.delivered > 0.0
+                                    && sample.delivered <= rates.total_delivered()
                             );
                             assert!(sample.rate.is_none_or(|rate| rate.is_finite() && rate > 0.0));
                         }
                         while rates.next_loss().is_some() {}
                     }
                 }
-                assert!(rates.total_delivered() >= first && rates.total_delivered() <= copies);
+                assert!(
+                    rates.total_delivered() >= first as f64
+                        && rates.total_delivered() <= copies as f64
+                );
                 assert_eq!(rates.sent.len() as u64, next - first);
             }
         }

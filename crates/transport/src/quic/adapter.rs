@@ -88,6 +88,10 @@ pub struct Factory<F> {
     pub make: F,
     /// Its initial values; the packet size is the stack's.
     pub start: Start,
+    /// The largest UDP payload that path MTU discovery tries, bytes. The initial window of a mechanism with
+    /// delivery rates is of such packets (RFC 9002, section 7.2: at most 14,720 bytes): it goes on to count
+    /// those of its start.
+    pub largest: u16,
     /// The pacing.
     pub pacing: Pacing,
     /// True: round trips are corrected for the delay that a train of packets causes itself (thesis,
@@ -113,9 +117,14 @@ where
     C: CongestionControl + Clone + Send + Sync + 'static,
 {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
-        let start = Start { packet_size: Bytes::new(mtu.into()), ..self.start };
+        let mut start = Start { packet_size: Bytes::new(mtu.into()), ..self.start };
         let mut controller = (self.make)(start);
         let is_rate_based = controller.delivery_rates().is_some();
+        if is_rate_based {
+            let enlarged = f64::from(self.largest.max(mtu)) / f64::from(mtu);
+            start.initial_window = Window::of_packets(start.initial_window.packets() * enlarged);
+            controller = (self.make)(start);
+        }
         let mut adapter = Adapter {
             controller,
             is_rate_based,
@@ -135,8 +144,7 @@ where
             timed_out: false,
             rtt: RttEstimator::new(RtoParameters::default()),
             last_sent: None,
-            rated_size: mtu.into(),
-            sent_size: mtu.into(),
+            largest: mtu.into(),
             lost: Vec::new(),
             overtaken: Overtaken::default(),
         };
@@ -221,10 +229,8 @@ pub struct Adapter<C> {
     timed_out: bool,
     rtt: RttEstimator,
     last_sent: Option<Time>,
-    /// The packet size by which the mechanism expresses a rate, bytes: that of its start.
-    rated_size: f64,
-    /// Mean size of the packets sent, bytes, smoothed by an eighth.
-    sent_size: f64,
+    /// Maximum size of a packet, bytes.
+    largest: u64,
     /// Packets found lost since the last acknowledgement, of a mechanism with delivery rates.
     lost: Vec<u64>,
     overtaken: Overtaken,
@@ -256,7 +262,7 @@ impl<C: CongestionControl> Adapter<C> {
     /// probes for ever.
     fn window_bytes(&self) -> u64 {
         let size = self.start.packet_size;
-        self.controller.window().bytes(size).max(size * 2).get()
+        self.controller.window().bytes(size).get().max(self.largest * 2)
     }
 
     /// Removes a packet from flight; `sent`, if known, distinguishes number spaces. `None` for
@@ -293,7 +299,7 @@ impl<C: CongestionControl> Adapter<C> {
 
     /// Begins to report to a mechanism with delivery rates what became of packets since the last
     /// acknowledgement: first what was lost. `in_flight` are the packets before it.
-    fn begin_rates(&mut self, now: Time, in_flight: u64) -> Option<&mut DeliveryRates> {
+    fn begin_rates(&mut self, now: Time, in_flight: f64) -> Option<&mut DeliveryRates> {
         let arrived = std::mem::take(&mut self.overtaken.arrived);
         let bytes = arrived.iter().map(|packet| packet.bytes).sum();
         self.account.write(|account| account.delivered += Bytes::new(bytes));
@@ -312,17 +318,6 @@ impl<C: CongestionControl> Adapter<C> {
         if let Some(rates) = self.controller.delivery_rates() {
             rates.advance(first, repair);
         }
-    }
-
-    /// The rate that the mechanism sets. One of a mechanism with delivery rates counts packets of its
-    /// start's size: a packet of another size leaves as if it had that.
-    fn own_rate(&self) -> Option<Rate> {
-        let rate = self.controller.pacing_rate()?;
-        if !self.is_rate_based {
-            return Some(rate);
-        }
-        let bits = rate.as_bits_per_sec() as f64 * self.sent_size / self.rated_size;
-        Some(Rate::from_bits_per_sec((bits as u64).max(1)))
     }
 
     fn write_log(&self, write: impl FnOnce(&mut Log)) {
@@ -375,7 +370,7 @@ impl<C: CongestionControl> Adapter<C> {
         let snapshot = self.controller.snapshot();
         self.account.write(|account| {
             account.window = Bytes::new(self.window_bytes());
-            account.rate = self.own_rate();
+            account.rate = self.controller.pacing_rate();
             account.burst = self.controller.burst();
             account.srtt = self.rtt.srtt();
             account.snapshot = Some(snapshot);
@@ -391,7 +386,7 @@ impl<C: CongestionControl> Adapter<C> {
 
     fn paced_rate(&self) -> Option<Rate> {
         // Our own pacing obeys the rate of a mechanism with delivery rates.
-        let own = if self.is_rate_based { None } else { self.own_rate() };
+        let own = if self.is_rate_based { None } else { self.controller.pacing_rate() };
         let rate = own.or_else(|| match self.pacing {
             Pacing::Off => Some(Pacing::FASTEST),
             Pacing::Stack => None,
@@ -419,9 +414,10 @@ where
             Outstanding { number: self.next, stack_number, sent: now, bytes: bytes.into() };
         self.outstanding.push_back(packet);
         self.bytes_in_flight += packet.bytes;
-        self.sent_size += (f64::from(bytes) - self.sent_size) / 8.0;
         self.next += 1;
-        self.controller.on_sent(&Sent { now, packet: packet.number, in_flight: self.in_flight() });
+        let size = self.packets(packet.bytes);
+        let in_flight = self.in_flight();
+        self.controller.on_sent(&Sent { now, packet: packet.number, size, in_flight });
         self.record(now);
     }
 
@@ -435,7 +431,7 @@ where
         _rtt: &StackRtt,
     ) {
         let (now, sent) = (self.epoch.time(now), self.epoch.time(sent));
-        let in_flight = self.outstanding.len() as u64;
+        let in_flight = self.in_flight();
         self.overtaken.now = now;
         if self.acked.is_none() {
             self.count_overtaken(now, self.rtt.srtt().unwrap_or(Duration::ZERO));
@@ -484,8 +480,9 @@ where
         self.highest_acked = self.highest_acked.max(acked.largest.number);
         let window_limited = self.window_limited(app_limited, acked.bytes);
         let in_recovery = self.in_recovery(now);
+        let in_flight = self.in_flight();
         if app_limited && let Some(rates) = self.controller.delivery_rates() {
-            rates.limit_by_application(self.outstanding.len() as u64);
+            rates.limit_by_application(in_flight);
         }
         self.end_rates(if in_recovery { Repair::Episode } else { Repair::None });
         self.controller.on_ack(&Ack {
@@ -539,7 +536,7 @@ where
             self.loss = None;
             self.recovery.restart(self.next);
             self.write_log(|log| log.timeouts.push(now));
-            self.begin_rates(now, self.outstanding.len() as u64);
+            self.begin_rates(now, self.in_flight());
             self.end_rates(Repair::AfterTimeout);
             self.controller.on_timeout(&Timeout {
                 now,
@@ -559,14 +556,19 @@ where
     }
 
     fn on_cwnd_limited(&mut self) {
-        let in_flight = self.outstanding.len() as u64;
+        let in_flight = self.in_flight();
         if let Some(rates) = self.controller.delivery_rates() {
             rates.limit_by_window(in_flight);
         }
     }
 
+    /// A mechanism with delivery rates goes on to count packets of its start's size: what it has measured
+    /// is in these.
     fn on_mtu_update(&mut self, mtu: u16) {
-        self.start.packet_size = Bytes::new(mtu.into());
+        self.largest = mtu.into();
+        if !self.is_rate_based {
+            self.start.packet_size = Bytes::new(self.largest);
+        }
     }
 
     fn window(&self) -> u64 {

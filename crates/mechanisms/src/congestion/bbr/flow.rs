@@ -25,7 +25,7 @@ pub(super) struct Event {
     /// Packets newly acknowledged.
     pub(super) newly: f64,
     /// Packets found lost by it.
-    pub(super) lost: u64,
+    pub(super) lost: f64,
     /// Packets in flight after it.
     pub(super) in_flight: f64,
     pub(super) rtt: Option<Duration>,
@@ -68,7 +68,7 @@ pub(super) struct Flow {
     /// The least round trip, and when it was seen.
     pub(super) min_rtt: Option<(Duration, Time)>,
     /// A packet sent when as much was delivered ends the round.
-    next_round: u64,
+    next_round: f64,
     pub(super) rounds: u64,
     pub(super) round_start: bool,
     /// Whether losses were being repaired before.
@@ -100,7 +100,7 @@ impl Flow {
             departs: Time::ZERO,
             has_seen_rtt: false,
             min_rtt: None,
-            next_round: 0,
+            next_round: 0.0,
             rounds: 0,
             round_start: false,
             repair: Repair::None,
@@ -120,7 +120,7 @@ impl Flow {
         }
         Event {
             now: ack.now,
-            newly: self.rates.newly_delivered() as f64,
+            newly: self.rates.newly_delivered(),
             lost: self.rates.newly_lost(),
             in_flight: ack.in_flight,
             rtt: ack.rtt,
@@ -152,9 +152,9 @@ impl Flow {
         self.next_round = self.rates.total_delivered();
     }
 
-    /// A packet is sent: when the next one leaves.
-    pub(super) fn note_departure(&mut self, now: Time) {
-        let interval = Duration::from_secs_f64(1.0 / self.pacing.max(1e-3));
+    /// A packet of a `size` in full packets is sent: when the next one leaves.
+    pub(super) fn note_departure(&mut self, now: Time, size: f64) {
+        let interval = Duration::from_secs_f64(size / self.pacing.max(1e-3));
         self.departs = self.departs.max(now) + interval;
     }
 

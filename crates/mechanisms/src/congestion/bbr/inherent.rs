@@ -48,10 +48,10 @@ impl InherentLoss {
     /// An acknowledgement; `min_rtt` is the path's least round trip.
     pub(super) fn on_ack(&mut self, event: &Event, min_rtt: Option<Duration>) {
         self.delivered += event.newly;
-        self.lost += event.lost as f64;
+        self.lost += event.lost;
         self.least_rtt = [self.least_rtt, event.rtt].into_iter().flatten().min();
-        self.round.0 += event.lost as f64;
-        self.round.1 += event.lost as f64 + event.newly;
+        self.round.0 += event.lost;
+        self.round.1 += event.lost + event.newly;
         let packets = self.delivered + self.lost;
         if packets < BLOCK {
             return;
@@ -96,7 +96,7 @@ mod tests {
             let event = Event {
                 now: Time::ZERO,
                 newly: f64::from(!is_lost),
-                lost: is_lost.into(),
+                lost: f64::from(is_lost),
                 in_flight: 10.0,
                 rtt: (!is_lost).then_some(rtt),
                 sample: None,

@@ -72,14 +72,14 @@ impl CongestionControl for Bbr {
 
     fn on_sent(&mut self, sent: &Sent) {
         let flow = &mut self.flow;
-        if sent.in_flight <= 1.0 && flow.rates.is_application_limited() {
+        if sent.in_flight <= sent.size && flow.rates.is_application_limited() {
             match &mut self.model {
                 Model::First(model) => model.on_restart(flow, sent.now),
                 Model::Third(model) => model.on_restart(flow, sent.now),
             }
         }
-        flow.rates.on_sent(sent.now, sent.packet, sent.in_flight as u64);
-        flow.note_departure(sent.now);
+        flow.rates.on_sent(sent.now, sent.packet, sent.size, sent.in_flight);
+        flow.note_departure(sent.now, sent.size);
     }
 
     fn on_ack(&mut self, ack: &Ack) {

@@ -115,8 +115,8 @@ impl Path {
     }
 
     fn note_limits(&mut self) {
-        let in_flight = self.arrivals.len() as u64;
-        let is_full = in_flight >= self.bbr.window().whole_packets();
+        let in_flight = self.arrivals.len() as f64;
+        let is_full = in_flight >= self.bbr.window().whole_packets() as f64;
         let is_empty = self.written_at > self.now;
         let rates = self.bbr.delivery_rates().expect("BBR has them");
         if is_full {
@@ -131,7 +131,7 @@ impl Path {
         self.arrivals.push_back((self.link_free + self.rtt, self.now));
         let in_flight = self.arrivals.len() as f64;
         self.most = self.most.max(self.arrivals.len() as u64);
-        self.bbr.on_sent(&Sent { now: self.now, packet: self.sent, in_flight });
+        self.bbr.on_sent(&Sent { now: self.now, packet: self.sent, size: 1.0, in_flight });
         self.sent += 1;
         let rate = self.bbr.pacing_rate().expect("BBR has a rate");
         let interval = interval_at_rate(rate, Bytes::new(1_000));
@@ -142,7 +142,7 @@ impl Path {
     }
 
     fn acknowledge(&mut self) {
-        let before = self.arrivals.len() as u64;
+        let before = self.arrivals.len() as f64;
         let (_, sent) = self.arrivals.pop_front().expect("something is in flight");
         let rates = self.bbr.delivery_rates().expect("BBR has them");
         rates.begin(self.now, before);
@@ -150,7 +150,7 @@ impl Path {
         self.acknowledged += 1;
         rates.advance(self.acknowledged, Repair::None);
         let rtt = self.now.since(sent);
-        let in_flight = (before - 1) as f64;
+        let in_flight = before - 1.0;
         self.bbr.on_ack(&Ack { now: self.now, rtt: Some(rtt), srtt: rtt, in_flight, ..ack(1.0) });
         let phase = self.bbr.phase();
         if self.phases.last().is_none_or(|last| last.1 != phase) {
@@ -354,7 +354,7 @@ fn losses_beyond_the_threshold_in_a_probe_bound_what_is_in_flight() {
     path.run_until(path.now + RTT * 2);
     let Model::Third(model) = &path.bbr.model else { panic!("version 3") };
     assert!(model.inflight_long.is_infinite());
-    let (first, in_flight) = (path.acknowledged, path.arrivals.len() as u64);
+    let (first, in_flight) = (path.acknowledged, path.arrivals.len() as f64);
     let rates = path.bbr.delivery_rates().expect("BBR has them");
     rates.begin(path.now, in_flight);
     // 5 of fewer than 100 are more than 2 %.
@@ -379,7 +379,7 @@ fn whatever_happens_window_and_rate_are_finite_and_keep_their_floors() {
                 match random.next_u64() % 12 {
                     0..=4 => {
                         let in_flight = (in_flight + 1) as f64;
-                        bbr.on_sent(&Sent { now, packet: next, in_flight });
+                        bbr.on_sent(&Sent { now, packet: next, size: 1.0, in_flight });
                         next += 1;
                     }
                     5 => bbr.on_timeout(&Timeout {
@@ -394,7 +394,7 @@ fn whatever_happens_window_and_rate_are_finite_and_keep_their_floors() {
                         let upto = first + random.next_u64() % (in_flight + 1);
                         let repairs = [Repair::None, Repair::Episode, Repair::AfterTimeout];
                         let rates = bbr.delivery_rates().expect("BBR has them");
-                        rates.begin(now, in_flight);
+                        rates.begin(now, in_flight as f64);
                         for packet in first..next {
                             match random.next_u64() % 10 {
                                 0 => rates.lost(packet),
@@ -405,7 +405,7 @@ fn whatever_happens_window_and_rate_are_finite_and_keep_their_floors() {
                         (first..upto).for_each(|packet| rates.delivered(packet));
                         rates.advance(upto, repairs[(random.next_u64() % 3) as usize]);
                         if random.chance(0.2) {
-                            rates.limit_by_application(next - upto);
+                            rates.limit_by_application((next - upto) as f64);
                         }
                         first = upto;
                         let rtt = Duration::from_micros(random.next_u64() % 300_000);

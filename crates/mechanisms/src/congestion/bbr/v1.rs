@@ -179,11 +179,11 @@ impl V1 {
         let ends = if gain == 1.0 {
             is_full_length
         } else {
-            let prior = flow.rates.prior_in_flight() as f64;
+            let prior = flow.rates.prior_in_flight();
             let in_flight = self.at_departure(flow, event.now, prior, bandwidth);
             if gain > 1.0 {
                 let target = self.inflight(flow, bandwidth, gain);
-                is_full_length && (event.lost > 0 || in_flight >= target)
+                is_full_length && (event.lost > 0.0 || in_flight >= target)
             } else {
                 is_full_length || in_flight <= self.inflight(flow, bandwidth, 1.0)
             }
@@ -249,7 +249,7 @@ impl V1 {
             self.probe_rtt_done = None;
         }
         if self.mode == Mode::ProbeRtt {
-            flow.rates.limit_by_application(event.in_flight as u64);
+            flow.rates.limit_by_application(event.in_flight);
             if self.probe_rtt_done.is_none() && event.in_flight <= MIN_PIPE {
                 self.probe_rtt_done = Some(event.now + flow.parameters.probe_rtt_duration);
                 self.probe_rtt_round_done = false;
@@ -321,7 +321,7 @@ impl V1 {
             };
             let target = self.bdp(flow, bandwidth, self.cwnd_gain(flow)) + excess;
             let target = self.quantized(flow, target);
-            let is_young = (flow.rates.total_delivered() as f64) < WINDOW_WITHOUT_RTT;
+            let is_young = flow.rates.total_delivered() < WINDOW_WITHOUT_RTT;
             if self.is_filled {
                 flow.cwnd = (flow.cwnd + event.newly).min(target);
             } else if flow.cwnd < target || is_young {
@@ -340,8 +340,8 @@ impl V1 {
             // `bbr_ssthresh`, which is called before.
             flow.save_cwnd(self.mode == Mode::ProbeRtt);
         }
-        if event.lost > 0 {
-            flow.cwnd = (flow.cwnd - event.lost as f64).max(1.0);
+        if event.lost > 0.0 {
+            flow.cwnd = (flow.cwnd - event.lost).max(1.0);
         }
         let before = std::mem::replace(&mut flow.repair, event.repair);
         if event.repair == Repair::Episode && before != Repair::Episode {
@@ -389,6 +389,6 @@ impl V1 {
 
     /// Packets that may leave back to back.
     pub(super) fn burst(&self, flow: &Flow) -> f64 {
-        if flow.rates.total_delivered() == 0 { UNPACED as f64 } else { flow.quantum }
+        if flow.rates.total_delivered() == 0.0 { UNPACED as f64 } else { flow.quantum }
     }
 }

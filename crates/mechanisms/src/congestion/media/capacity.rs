@@ -13,7 +13,7 @@ const POINTS: usize = 32;
 const APART: Duration = Duration::from_millis(1);
 
 /// A train has at least so many packets, and lasts at least so long.
-const TRAIN: u64 = 12;
+const TRAIN: f64 = 12.0;
 const LASTS: Duration = Duration::from_millis(5);
 
 /// The estimate is the largest sample of one to two of these.
@@ -24,7 +24,7 @@ struct Point {
     at: Time,
     /// When the packet acknowledged last was sent.
     sent: Time,
-    delivered: u64,
+    delivered: f64,
 }
 
 /// The estimate, in packets a second.
@@ -43,13 +43,13 @@ impl Capacity {
     }
 
     /// An acknowledgement of a packet that was sent then; `delivered` since the start.
-    pub(super) fn on_ack(&mut self, now: Time, sent: Time, delivered: u64) {
+    pub(super) fn on_ack(&mut self, now: Time, sent: Time, delivered: f64) {
         let mut best = 0.0_f64;
         for point in &self.points {
-            let packets = delivered.saturating_sub(point.delivered);
+            let packets = delivered - point.delivered;
             let span = now.since(point.at).max(sent.since(point.sent));
             if packets >= TRAIN && span >= LASTS {
-                best = best.max(packets as f64 / span.as_secs_f64());
+                best = best.max(packets / span.as_secs_f64());
             }
         }
         if best > 0.0 {

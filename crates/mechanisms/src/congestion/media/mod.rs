@@ -271,7 +271,7 @@ impl CongestionControl for Media {
     }
 
     fn on_sent(&mut self, sent: &Sent) {
-        self.rates.on_sent(sent.now, sent.packet, sent.in_flight as u64);
+        self.rates.on_sent(sent.now, sent.packet, sent.size, sent.in_flight);
         self.span.used = self.span.used.max(sent.in_flight);
     }
 
@@ -283,8 +283,8 @@ impl CongestionControl for Media {
         if ack.srtt > Duration::ZERO {
             self.srtt = ack.srtt;
         }
-        let newly = self.rates.newly_delivered() as f64;
-        let lost = self.rates.newly_lost() as f64;
+        let newly = self.rates.newly_delivered();
+        let lost = self.rates.newly_lost();
         let is_app_limited = self.rates.is_application_limited();
         let sample = self.rates.sample().and_then(|sample| sample.rate);
         // While a queue stands, the mean rate is that of the path: trains may be of others' gaps.

@@ -91,7 +91,7 @@ impl Path {
         let is_lost = self.random.chance(self.loss);
         self.arrivals.push_back((self.link_free + RTT, self.now, is_lost));
         let in_flight = self.arrivals.len() as f64;
-        self.media.on_sent(&Sent { now: self.now, packet: self.sent, in_flight });
+        self.media.on_sent(&Sent { now: self.now, packet: self.sent, size: 1.0, in_flight });
         self.sent += 1;
         if let Some(left) = &mut self.left {
             *left -= 1;
@@ -102,7 +102,7 @@ impl Path {
     }
 
     fn acknowledge(&mut self, window_limited: bool) {
-        let before = self.arrivals.len() as u64;
+        let before = self.arrivals.len() as f64;
         let (_, sent, is_lost) = self.arrivals.pop_front().expect("something is in flight");
         let rates = self.media.delivery_rates().expect("it has them");
         rates.begin(self.now, before);
@@ -115,10 +115,10 @@ impl Path {
         self.delivered += u64::from(!is_lost);
         rates.advance(self.first, Repair::None);
         if self.left == Some(0) {
-            rates.limit_by_application(before - 1);
+            rates.limit_by_application(before - 1.0);
         }
         let rtt = self.now.since(sent);
-        let in_flight = (before - 1) as f64;
+        let in_flight = before - 1.0;
         self.media.on_ack(&Ack {
             now: self.now,
             rtt: (!is_lost).then_some(rtt),
@@ -291,7 +291,8 @@ fn whatever_happens_window_and_rate_are_finite_and_keep_their_floors() {
             let in_flight = next - first;
             match random.next_u64() % 12 {
                 0..=4 => {
-                    media.on_sent(&Sent { now, packet: next, in_flight: (in_flight + 1) as f64 });
+                    let in_flight = (in_flight + 1) as f64;
+                    media.on_sent(&Sent { now, packet: next, size: 1.0, in_flight });
                     next += 1;
                 }
                 5 => media.on_timeout(&Timeout { now, next, in_flight: 0.0, repeated: false }),
@@ -300,7 +301,7 @@ fn whatever_happens_window_and_rate_are_finite_and_keep_their_floors() {
                 _ => {
                     let upto = first + random.next_u64() % (in_flight + 1);
                     let rates = media.delivery_rates().expect("it has them");
-                    rates.begin(now, in_flight);
+                    rates.begin(now, in_flight as f64);
                     for packet in first..next {
                         match random.next_u64() % 10 {
                             0 => rates.lost(packet),

@@ -11,7 +11,7 @@ impl Tcp {
     /// Packet `number` is sent.
     pub(super) fn tell_sent(&mut self, now: Time, number: u64) {
         let in_flight = self.recovery.in_flight() as f64;
-        self.controller.on_sent(&Sent { now, packet: number, in_flight });
+        self.controller.on_sent(&Sent { now, packet: number, size: 1.0, in_flight });
     }
 
     /// The next quantum waits until the controller's rate lets it leave.
@@ -28,6 +28,7 @@ impl Tcp {
     pub(super) fn note_limits(&mut self, now: Time) {
         let in_flight = self.recovery.in_flight();
         let is_full = in_flight >= self.window();
+        let in_flight = in_flight as f64;
         let is_offered_more = self.recovery.next() < self.source.offered(now);
         if let Some(rates) = self.controller.delivery_rates() {
             if is_full {
@@ -48,7 +49,7 @@ impl Tcp {
         let Some(rates) = self.controller.delivery_rates() else {
             return self.recovery.on_ack(now, number, blocks);
         };
-        rates.begin(now, self.recovery.in_flight());
+        rates.begin(now, self.recovery.in_flight() as f64);
         let outcome = self.recovery.on_ack_watched(now, number, blocks, rates);
         let repair = if self.recovery.in_recovery() {
             Repair::Episode
@@ -64,14 +65,14 @@ impl Tcp {
     /// The reordering timer.
     pub(super) fn find_losses_watched(&mut self, now: Time) -> Option<u64> {
         let rates = self.controller.delivery_rates()?;
-        rates.begin(now, self.recovery.in_flight());
+        rates.begin(now, self.recovery.in_flight() as f64);
         self.recovery.on_reordering_timer_watched(now, rates)
     }
 
     /// The retransmission timer.
     pub(super) fn lose_watched(&mut self, now: Time) {
         if let Some(rates) = self.controller.delivery_rates() {
-            rates.begin(now, self.recovery.in_flight());
+            rates.begin(now, self.recovery.in_flight() as f64);
             self.recovery.on_timeout_watched(now, rates);
         }
     }

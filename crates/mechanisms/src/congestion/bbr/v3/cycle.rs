@@ -85,7 +85,7 @@ impl V3 {
             }
         }
         if !self.is_inflight_too_high(flow, sample) && self.inflight_long.is_finite() {
-            self.inflight_long = self.inflight_long.max(sample.in_flight as f64);
+            self.inflight_long = self.inflight_long.max(sample.in_flight);
             if self.state == State::Up {
                 self.probe_upward(flow, event);
             }

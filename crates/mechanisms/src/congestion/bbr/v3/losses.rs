@@ -8,8 +8,7 @@ use crate::recovery::{Lost, RateSample, Repair};
 
 impl V3 {
     pub(super) fn is_inflight_too_high(&self, flow: &Flow, sample: &RateSample) -> bool {
-        let (lost, in_flight) = (sample.lost as f64, sample.in_flight as f64);
-        flow.inherent.is_exceeded(lost, in_flight, flow.parameters.loss_threshold)
+        flow.inherent.is_exceeded(sample.lost, sample.in_flight, flow.parameters.loss_threshold)
     }
 
     pub(super) fn take_losses(&mut self, flow: &mut Flow, now: Time) {
@@ -26,13 +25,13 @@ impl V3 {
         }
         self.loss_in_round = true;
         let threshold = flow.parameters.loss_threshold;
-        let (in_flight, count) = (lost.in_flight as f64, lost.lost as f64);
+        let (in_flight, count) = (lost.in_flight, lost.lost);
         if !self.is_probe_sample || !flow.inherent.is_exceeded(count, in_flight, threshold) {
             return;
         }
         let threshold = threshold + flow.inherent.share();
         // InflightAtLoss: where within this packet the losses crossed the threshold.
-        let (in_flight_before, lost_before) = (in_flight - 1.0, count - 1.0);
+        let (in_flight_before, lost_before) = (in_flight - lost.size, count - lost.size);
         let prefix = (threshold * in_flight_before - lost_before) / (1.0 - threshold).max(1e-9);
         let safe = in_flight_before + prefix;
         // HandleInflightTooHigh.

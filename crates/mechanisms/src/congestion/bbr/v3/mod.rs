@@ -131,7 +131,7 @@ pub(super) struct V3 {
     // Of the last round (section 5.5.10).
     bandwidth_latest: f64,
     inflight_latest: f64,
-    loss_round_delivered: u64,
+    loss_round_delivered: f64,
     loss_round_start: bool,
     loss_in_round: bool,
     /// Acknowledgements of this round that found losses: about as many separate ranges.
@@ -174,7 +174,7 @@ impl V3 {
             inflight_long: without,
             bandwidth_latest: 0.0,
             inflight_latest: 0.0,
-            loss_round_delivered: 0,
+            loss_round_delivered: 0.0,
             loss_round_start: false,
             loss_in_round: false,
             loss_events: 0,
@@ -238,7 +238,7 @@ impl V3 {
         }
         self.take_losses(flow, event.now);
         self.follow_repair(flow, event.repair);
-        if event.lost > 0 {
+        if event.lost > 0.0 {
             self.loss_events += 1;
         }
         flow.round_start = false;
@@ -257,7 +257,7 @@ impl V3 {
             && let Some(sample) = event.sample
         {
             self.bandwidth_latest = sample.rate.unwrap_or(0.0);
-            self.inflight_latest = sample.delivered as f64;
+            self.inflight_latest = sample.delivered;
         }
         self.loss_round_start = false;
         self.bandwidth = self.max_bandwidth().min(self.bandwidth_short);
@@ -270,7 +270,7 @@ impl V3 {
 
     fn update_latest_delivery_signals(&mut self, flow: &Flow, event: &Event, sample: &RateSample) {
         self.bandwidth_latest = self.bandwidth_latest.max(event.rate().unwrap_or(0.0));
-        self.inflight_latest = self.inflight_latest.max(sample.delivered as f64);
+        self.inflight_latest = self.inflight_latest.max(sample.delivered);
         self.loss_round_start = sample.prior_delivered >= self.loss_round_delivered;
         if self.loss_round_start {
             self.loss_round_delivered = flow.rates.total_delivered();
@@ -416,7 +416,7 @@ impl V3 {
         let gain = self.cwnd_gain(flow);
         let most = self.bdp(flow, self.bandwidth, gain) + self.extra_acked;
         let most = self.quantized(flow, most);
-        let is_young = (flow.rates.total_delivered() as f64) < flow.initial_window;
+        let is_young = flow.rates.total_delivered() < flow.initial_window;
         if self.is_filled {
             flow.cwnd = (flow.cwnd + event.newly).min(most);
         } else if flow.cwnd < most || is_young {

@@ -52,7 +52,7 @@ impl V3 {
     }
 
     fn handle_probe_rtt(&mut self, flow: &mut Flow, event: &Event) {
-        flow.rates.limit_by_application(event.in_flight as u64);
+        flow.rates.limit_by_application(event.in_flight);
         if self.probe_rtt_done.is_none() {
             if event.in_flight <= self.probe_rtt_cwnd(flow) {
                 self.probe_rtt_done = Some(event.now + flow.parameters.probe_rtt_duration);
