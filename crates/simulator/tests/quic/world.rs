@@ -156,6 +156,7 @@ where
     let factory = Factory {
         make: controller,
         start,
+        largest: PAYLOAD,
         pacing: setup.pacing,
         corrected: false,
         epoch,
