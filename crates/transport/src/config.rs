@@ -9,7 +9,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 pub use ontempo_mechanisms::congestion::{
     Congestion, CongestionName, CustomLaw, ParameterError, UnknownCongestion,
 };
-use ontempo_mechanisms::congestion::{Controller, Governor, Start, Window};
+use ontempo_mechanisms::congestion::{CongestionControl, Controller, Governor, Start, Window};
 
 use crate::buffers::Buffers;
 use crate::qlog::{Qlog, Trace};
@@ -285,6 +285,22 @@ impl Configuration {
         config
     }
 
+    fn factory<C>(
+        &self,
+        make: impl Fn(Start) -> C + Send + Sync + 'static,
+        epoch: Epoch,
+        account: SharedAccount,
+        largest: u16,
+    ) -> Arc<dyn ControllerFactory + Send + Sync>
+    where
+        C: CongestionControl + Clone + Send + Sync + 'static,
+    {
+        let window = self.initial_window.get().max(1);
+        let start = Start { initial_window: Window::of_packets(window as f64), ..Start::default() };
+        let (pacing, corrected, log) = (Pacing::Off, self.rtt_correction, None);
+        Arc::new(Factory { make, start, largest, pacing, corrected, epoch, account, log })
+    }
+
     fn controllers(
         &self,
         epoch: Epoch,
@@ -292,42 +308,21 @@ impl Configuration {
         account: SharedAccount,
         largest: u16,
     ) -> Arc<dyn ControllerFactory + Send + Sync> {
-        let window = self.initial_window.get().max(1);
-        let start = Start { initial_window: Window::of_packets(window as f64), ..Start::default() };
-        let (pacing, corrected, log) = (Pacing::Off, self.rtt_correction, None);
         if let Some(packets) = self.static_window {
             let window = StaticWindow(Window::of_packets(packets.get().max(2) as f64));
             let make = move |_| window;
-            return Arc::new(Factory {
-                make,
-                start,
-                largest,
-                pacing,
-                corrected,
-                epoch,
-                account,
-                log,
-            });
+            return self.factory(make, epoch, account, largest);
         }
         if let Some(law) = self.custom.clone() {
             let make = move |start| {
                 Controller::Custom(law.start(start, RandomStream::new(seed, "congestion")))
             };
-            return Arc::new(Factory {
-                make,
-                start,
-                largest,
-                pacing,
-                corrected,
-                epoch,
-                account,
-                log,
-            });
+            return self.factory(make, epoch, account, largest);
         }
         match self.congestion.governor() {
             Governor::Window(law) => {
                 let make = move |start| law.start(start, RandomStream::new(seed, "early response"));
-                Arc::new(Factory { make, start, largest, pacing, corrected, epoch, account, log })
+                self.factory(make, epoch, account, largest)
             }
             Governor::Spacing(parameters) => {
                 Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })
@@ -342,8 +337,7 @@ mod tests {
 
     use ontempo_foundation::Rate;
     use ontempo_mechanisms::congestion::{
-        Ack, CongestionControl, CustomControl, Loss, NewReno, RenoParameters, Snapshot, Timeout,
-        World,
+        Ack, CustomControl, Loss, NewReno, RenoParameters, Snapshot, Timeout, World,
     };
 
     use super::*;

@@ -15,9 +15,9 @@ use crate::wire::{DatagramHeader, Limits};
 /// sends right after its Welcome may overtake it.
 pub(super) const MAX_EARLY: u64 = 64 << 10;
 
-/// Bytes of units after which a client writes no more before the Welcome, and most that it writes at once: together three
-/// quarters of what a server takes, which counts its own overhead, too. What is acknowledged meanwhile counts: a
-/// server holds it until the token has come, of which each packet may be lost.
+/// Bytes of units after which a client writes no more before the Welcome, and most that it writes at once:
+/// together three quarters of what a server takes, which counts its own overhead, too. What is acknowledged
+/// meanwhile counts: a server holds it until the token has come, of which each packet may be lost.
 const MAX_SENT_EARLY: u64 = MAX_EARLY * 3 / 8;
 
 impl Connection {

@@ -144,7 +144,7 @@ where
             timed_out: false,
             rtt: RttEstimator::new(RtoParameters::default()),
             last_sent: None,
-            largest: mtu.into(),
+            mtu: mtu.into(),
             lost: Vec::new(),
             overtaken: Overtaken::default(),
         };
@@ -230,7 +230,7 @@ pub struct Adapter<C> {
     rtt: RttEstimator,
     last_sent: Option<Time>,
     /// Maximum size of a packet, bytes.
-    largest: u64,
+    mtu: u64,
     /// Packets found lost since the last acknowledgement, of a mechanism with delivery rates.
     lost: Vec<u64>,
     overtaken: Overtaken,
@@ -262,7 +262,7 @@ impl<C: CongestionControl> Adapter<C> {
     /// probes for ever.
     fn window_bytes(&self) -> u64 {
         let size = self.start.packet_size;
-        self.controller.window().bytes(size).get().max(self.largest * 2)
+        self.controller.window().bytes(size).get().max(self.mtu * 2)
     }
 
     /// Removes a packet from flight; `sent`, if known, distinguishes number spaces. `None` for
@@ -492,7 +492,7 @@ where
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
             acked: self.highest_acked,
             next: self.next,
-            in_flight: self.in_flight(),
+            in_flight,
             in_recovery,
             repairs: in_recovery,
             window_limited,
@@ -565,9 +565,9 @@ where
     /// A mechanism with delivery rates goes on to count packets of its start's size: what it has measured
     /// is in these.
     fn on_mtu_update(&mut self, mtu: u16) {
-        self.largest = mtu.into();
+        self.mtu = mtu.into();
         if !self.is_rate_based {
-            self.start.packet_size = Bytes::new(self.largest);
+            self.start.packet_size = Bytes::new(self.mtu);
         }
     }
 
