@@ -113,7 +113,7 @@ impl<H: SenderHandler> Sender<H> {
         before: u64,
     ) -> Result<Option<Result<Session, live::Error>>, Error> {
         let is_timed = self.options.reliability != Reliability::Full;
-        let is_early = is_timed && self.latency.is_fixed() && self.occupied_at.is_none();
+        let is_early = is_timed && self.occupied_at.is_none();
         let connection = match attempts.answered(is_early) {
             Some(Ok(connection)) => connection,
             Some(Err(error)) => return Ok(Some(Err(error))),

@@ -27,7 +27,8 @@ pub const GRACE: Duration = Duration::from_millis(50);
 /// The longest latency that is chosen. A round trip above 1.25 s is mostly a queue, which goes away.
 pub const MOST: Duration = Duration::from_secs(5);
 
-/// Samples of the round trip after the handshake: the clock comparisons of the first 150 ms.
+/// Samples of the round trip after the handshake, where units are not sent before: the clock comparisons of the first
+/// 150 ms.
 pub const SAMPLES: u64 = 4;
 
 /// How long samples are awaited, at most; with fewer, the median of those that came counts.
@@ -157,11 +158,6 @@ impl Latency {
         Self { fixed, reliability, is_reported: false }
     }
 
-    /// Whether it is known without a measurement.
-    pub(crate) fn is_fixed(&self) -> bool {
-        self.fixed.is_some()
-    }
-
     pub(crate) fn get(&self) -> Duration {
         self.fixed.map_or(LEAST, |fixed| fixed.latency)
     }
@@ -171,13 +167,16 @@ impl Latency {
         self.fixed.filter(|_| self.reliability != Reliability::Full)
     }
 
-    /// Fixes it for a new connection, unless it is: waits for samples of the round trip.
+    /// Fixes it for a new connection, unless it is. Where units may be sent before the Welcome it is by the
+    /// handshake's round trip, which a loss has not lengthened: what lets them be sent is never repeated. Else
+    /// samples of the round trip are awaited.
     pub(crate) fn fix(&mut self, connection: &Connection) -> Duration {
         self.is_reported = false;
         if self.fixed.is_none() {
             let begun = Instant::now();
             let mut statistics = connection.statistics();
-            while self.reliability != Reliability::Full
+            let is_awaited = self.reliability != Reliability::Full && !connection.began_early();
+            while is_awaited
                 && statistics.is_some_and(|statistics| !is_measured(&statistics, since(begun)))
             {
                 std::thread::sleep(STEP);

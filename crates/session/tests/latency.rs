@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Duration, RandomStream, Time};
 use ontempo_session::simulated::{End, Stream, StreamOptions};
 use ontempo_transport::{Congestion, DeliveryOrder, Reliability};
 
@@ -33,6 +33,19 @@ fn through_after(
     delay: Duration,
     latency: Option<Duration>,
 ) -> (Duration, Vec<Duration>, u64) {
+    carried(begins, delay, latency, |now, to_receiver, number| {
+        now < Time::ZERO + silence || to_receiver && number % 10 == 0 && now > losses
+    })
+}
+
+/// The same over a path that loses the datagrams of which this is true: when each was sent, whether to the receiver, and
+/// its number.
+fn carried(
+    begins: Time,
+    delay: Duration,
+    latency: Option<Duration>,
+    mut is_lost: impl FnMut(Time, bool, u64) -> bool,
+) -> (Duration, Vec<Duration>, u64) {
     let options = StreamOptions {
         grace: Duration::ZERO,
         latency,
@@ -48,8 +61,7 @@ fn through_after(
         while let Some((end, datagram)) = stream.poll_transmit() {
             number += 1;
             let to_receiver = end == End::Sender;
-            let is_silent = now < Time::ZERO + silence;
-            if is_silent || to_receiver && number % 10 == 0 && now > losses {
+            if is_lost(now, to_receiver, number) {
                 continue;
             }
             let arrives = std::cmp::Reverse((now + delay, number));
@@ -83,10 +95,19 @@ fn through_after(
 #[test]
 fn a_latency_that_is_not_given_is_four_measured_round_trips_and_repairs_losses_of_a_tenth() {
     for (one_way, expected) in [(50, 400), (100, 800), (5, 120)] {
-        let (latency, delays, pushed) = through(Duration::from_millis(one_way), None);
-        assert_eq!(latency, Duration::from_millis(expected), "{one_way} ms each way");
-        // Of 1,000, with repairs that wait for acknowledgements and for the window.
-        assert!(pushed - delays.len() as u64 <= 10, "{} of {pushed}", delays.len());
+        let mut missing = 0;
+        // Whichever of ten datagrams are lost.
+        for lost in 0..10 {
+            let delay = Duration::from_millis(one_way);
+            let (latency, delays, pushed) =
+                carried(BEGINS, delay, None, |now, to_receiver, number| {
+                    to_receiver && number % 10 == lost && now > BEGINS
+                });
+            assert_eq!(latency, Duration::from_millis(expected), "{one_way} ms each way");
+            missing += pushed - delays.len() as u64;
+        }
+        // Of 10,000, with repairs that wait for acknowledgements and for the window.
+        assert!(missing <= 100, "{missing} are missing at {one_way} ms each way");
     }
 }
 
@@ -139,4 +160,26 @@ fn a_source_that_is_there_before_the_connection_loses_nothing_and_is_on_time_fro
     assert_eq!(delays.len() as u64, pushed);
     let due = delay + latency..=delay + latency + Duration::from_millis(3);
     assert!(delays.iter().all(|delay| due.contains(delay)), "{:?}", delays.iter().max());
+}
+
+#[test]
+fn a_source_that_is_there_before_the_connection_loses_nothing_with_a_chosen_latency() {
+    for (one_way, expected) in [(15, 120), (50, 400), (150, 1_200)] {
+        let (delay, times) = (Duration::from_millis(one_way), [Time::ZERO, Time::NEVER]);
+        let (latency, delays, pushed) = through_after(Duration::ZERO, times, delay, None);
+        assert_eq!(latency, Duration::from_millis(expected), "{one_way} ms each way");
+        assert_eq!(delays.len() as u64, pushed, "{one_way} ms each way");
+    }
+}
+
+/// A repeated answer of the receiver would make the round trip longer by what it waited for.
+#[test]
+fn a_latency_is_chosen_by_the_round_trip_whatever_is_lost_of_the_handshake() {
+    let delay = Duration::from_millis(50);
+    for seed in 0..60 {
+        let mut random = RandomStream::new(seed, "losses");
+        let (latency, ..) =
+            carried(Time::ZERO, delay, None, |_, _, _| random.next_u64().is_multiple_of(5));
+        assert_eq!(latency, Duration::from_millis(400), "seed {seed}");
+    }
 }

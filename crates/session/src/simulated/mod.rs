@@ -360,10 +360,11 @@ impl Stream {
     fn sender_events(&mut self, now: Time) {
         while let Some(event) = self.sides[0].endpoint.poll_event() {
             match event {
-                // The sender does not wait for the receiver's answer if the latency is known.
-                Event::Early { connection } if self.is_early() => {
+                // The sender does not wait for the receiver's answer.
+                Event::Early { connection } if self.is_timed() => {
                     self.answered(now, connection);
                     if Some(connection) == self.sending.connection {
+                        self.fix_latency(connection);
                         self.open_flow(now, connection);
                     }
                 }
@@ -396,9 +397,19 @@ impl Stream {
         }
     }
 
-    /// Whether units are sent before the receiver has answered, as [`Sender`](crate::Sender) does.
-    fn is_early(&self) -> bool {
-        self.options.reliability != Reliability::Full && self.sending.latency.is_some()
+    /// Whether units have deadlines, and are sent before the receiver has answered, as [`Sender`](crate::Sender)
+    /// does.
+    fn is_timed(&self) -> bool {
+        self.options.reliability != Reliability::Full
+    }
+
+    /// Fixes the latency by what the connection has measured, unless it is.
+    fn fix_latency(&mut self, connection: ConnectionId) {
+        if self.sending.latency.is_none() {
+            let connection = self.sides[0].endpoint.connection(connection);
+            let statistics = connection.map(|connection| connection.statistics());
+            self.sending.latency = Some(latency::of(statistics.as_ref()).latency);
+        }
     }
 
     /// Fixes the latency and opens the flow as soon as the round trip is known.
@@ -408,12 +419,11 @@ impl Stream {
         };
         let Some(connection) = self.sides[0].endpoint.connection(id) else { return };
         let statistics = connection.statistics();
-        let is_timed = self.options.reliability != Reliability::Full;
-        if is_timed && !latency::is_measured(&statistics, now.since(since)) {
+        if self.is_timed() && !latency::is_measured(&statistics, now.since(since)) {
             return;
         }
         self.sending.measuring = None;
-        self.sending.latency = Some(latency::of(Some(&statistics)).latency);
+        self.fix_latency(id);
         self.open_flow(now, id);
     }
 

@@ -193,6 +193,11 @@ impl Connection {
         })
     }
 
+    /// Whether units could be sent before the handshake was complete.
+    pub fn began_early(&self) -> bool {
+        self.shared.lock().is_early
+    }
+
     fn is_or_fails(
         &self,
         limit: Option<Wall>,
