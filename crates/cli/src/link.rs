@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ontempo_emulator::{control_socket, controlled_runs, namespaces_of};
+use ontempo_emulator::{control_socket, controlled_runs, is_active};
 use ontempo_foundation::{Duration as Span, Rate};
 use serde_json::json;
 
@@ -164,8 +164,7 @@ fn open(run: &str) -> Result<Option<UnixStream>, Failure> {
 
 /// Why the emulation called `run` takes no commands.
 fn not_running(run: &str) -> Result<Failure, Failure> {
-    let is_running =
-        crate::arguments::is_run_name(run) && namespaces_of(run).map_err(environment)?.is_some();
+    let is_running = crate::arguments::is_run_name(run) && is_active(run).map_err(environment)?;
     let what = if is_running {
         format!("the emulation {run} takes no commands; start it with --control")
     } else {

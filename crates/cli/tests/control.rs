@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use common::{Place, Ran, interrupt, peak_memory, wait_until};
 use emulated::{assert_carried, can_emulate, counts, numbers, run_name, table, texts};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// UDP at 16 Mbit/s, packets of 1,000 bytes.
@@ -242,8 +243,17 @@ fn the_socket_of_a_killed_emulation_is_no_emulation_and_the_next_one_removes_it(
     running.child.kill().expect("killed");
     running.child.wait().expect("it has ended");
     let (socket, run) = (running.socket(), running.run.clone());
-    assert!(socket.exists());
+    // Another start that removes what is left has the lock meanwhile, as the emulation had.
+    let lock = socket.with_file_name(&run);
+    let removing = fs::File::open(lock).ok().map(|lock| {
+        flock(&lock, FlockOperation::LockExclusive).expect("its owner has ended");
+        thread::spawn(move || {
+            sleep(Duration::from_millis(300));
+            drop(lock);
+        })
+    });
     running.link(&[]).fails(2, &[&format!("no emulation called `{run}` runs")]);
+    removing.into_iter().for_each(|removing| removing.join().expect("no panic"));
     // Of the same name, it takes the place of the one before it.
     let again = Controlled::start(&place, &[], None);
     again.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();

@@ -49,7 +49,7 @@ pub use report::ForwardingReport;
 pub use results::Results;
 pub use run::Emulation;
 pub use run_lock::{
-    Hosted, control_socket, controlled_runs, hosts_of, namespaces_of, remove_leftovers,
+    Hosted, control_socket, controlled_runs, hosts_of, is_active, remove_leftovers,
 };
 pub use trace::{Trace, TraceError, Traced};
 

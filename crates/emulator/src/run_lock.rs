@@ -30,6 +30,10 @@ const CONTROL: &str = ".control";
 const LOCK_ATTEMPTS: u32 = 10;
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How often a lock is tried of which it matters whether its owner runs: as long as a start may have it that removes
+/// what a dead run has left.
+const REMOVAL_ATTEMPTS: u32 = 50;
+
 /// How often the kernel retransmits for a TCP socket without an owner.
 const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
 
@@ -192,11 +196,26 @@ pub fn controlled_runs() -> io::Result<Vec<String>> {
     Ok(runs)
 }
 
-/// The namespaces of the run called `run`; `None` if no such run is active.
+/// Whether the run called `run` is active, and not a dead one whose namespaces another start removes. Takes up to a
+/// second where it is.
 ///
 /// # Errors
 /// If the folder cannot be read, or others than root may write into it.
-pub fn namespaces_of(run: &str) -> io::Result<Option<Vec<String>>> {
+pub fn is_active(run: &str) -> io::Result<bool> {
+    for _ in 0..REMOVAL_ATTEMPTS {
+        if namespaces_of(run)?.is_none() {
+            return Ok(false);
+        }
+        sleep(LOCK_INTERVAL);
+    }
+    Ok(true)
+}
+
+/// The namespaces of the run called `run`; `None` if no such run is active.
+///
+/// # Errors
+/// As [`is_active`].
+fn namespaces_of(run: &str) -> io::Result<Option<Vec<String>>> {
     let opened = folder(false).and_then(|folder| File::open(folder.join(run)));
     let mut file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -230,7 +249,7 @@ impl Hosted {
 /// The hosts of the run called `run`; `None` if no such run is active.
 ///
 /// # Errors
-/// As [`namespaces_of`].
+/// As [`is_active`].
 pub fn hosts_of(run: &str) -> io::Result<Option<Vec<Hosted>>> {
     let prefix = format!("{PREFIX}{run}-");
     let hosted = |namespace: String| {
