@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -240,20 +240,21 @@ fn the_socket_of_a_killed_emulation_is_no_emulation_and_the_next_one_removes_it(
     let place = Place::new("killed", LOAD);
     let mut running = Controlled::start(&place, &[], None);
     running.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();
+    let (socket, run) = (running.socket(), running.run.clone());
+    // Another start that removes what is left has the lock meanwhile, as the emulation had. This waits for it.
+    let lock = fs::File::open(socket.with_file_name(&run)).expect("the lock of a run");
+    let (locked, is_locked) = mpsc::channel();
+    let removing = thread::spawn(move || {
+        flock(&lock, FlockOperation::LockExclusive).expect("its owner has ended");
+        locked.send(()).expect("the test waits");
+        sleep(Duration::from_millis(300));
+    });
     running.child.kill().expect("killed");
     running.child.wait().expect("it has ended");
-    let (socket, run) = (running.socket(), running.run.clone());
-    // Another start that removes what is left has the lock meanwhile, as the emulation had.
-    let lock = socket.with_file_name(&run);
-    let removing = fs::File::open(lock).ok().map(|lock| {
-        flock(&lock, FlockOperation::LockExclusive).expect("its owner has ended");
-        thread::spawn(move || {
-            sleep(Duration::from_millis(300));
-            drop(lock);
-        })
-    });
+    is_locked.recv().expect("no panic");
+    assert!(socket.exists());
     running.link(&[]).fails(2, &[&format!("no emulation called `{run}` runs")]);
-    removing.into_iter().for_each(|removing| removing.join().expect("no panic"));
+    removing.join().expect("no panic");
     // Of the same name, it takes the place of the one before it.
     let again = Controlled::start(&place, &[], None);
     again.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();
