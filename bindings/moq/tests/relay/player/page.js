@@ -4,6 +4,20 @@ import "@moq/watch/element";
 const player = document.querySelector("moq-watch");
 const canvas = player.querySelector("canvas");
 const seen = new Set();
+// The times of the pictures that the player's decoder was given and gave back.
+const given = new Set();
+const decoded = new Set();
+
+// The player takes the browser's decoder when it begins to play.
+window.VideoDecoder = class extends VideoDecoder {
+    constructor(init) {
+        super({ ...init, output: frame => { decoded.add(frame.timestamp); init.output(frame); } });
+    }
+    decode(chunk) {
+        given.add(chunk.timestamp);
+        super.decode(chunk);
+    }
+};
 
 function look() {
     if (canvas.width === 320 && canvas.height === 180) {
@@ -28,7 +42,8 @@ window.figures = pictures => ({
     status: player.connection.status.peek(),
     painted: seen.size,
     missing: Array.from({ length: pictures }, (_, number) => number).filter(number => !seen.has(number)).join(" "),
-    decoded: player.video.out.stats.peek()?.frameCount ?? 0,
+    given: given.size,
+    decoded: decoded.size,
     sound_bytes: player.audio.out.stats.peek()?.bytesReceived ?? 0,
     video: player.catalog?.video,
 });
