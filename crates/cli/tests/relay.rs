@@ -177,13 +177,19 @@ fn a_source_that_is_killed_and_started_again_goes_on_and_one_beside_it_is_refuse
     };
     let live = ["--reliability", "deadline"];
     let mut first = send(&place, &relay.url, &live);
-    let mut pipe = first.stdin.take().expect("a pipe");
-    hear(1, &mut pipe);
-    let beside = send(&place, &relay.url, &live);
-    let beside = ran(beside);
+    let pipe = RefCell::new(first.stdin.take().expect("a pipe"));
+    hear(1, &mut *pipe.borrow_mut());
+    let mut beside = send(&place, &relay.url, &live);
+    drop(beside.stdin.take());
+    let beside = RefCell::new(beside);
+    wait_until("the end of the one beside", || {
+        say(&mut *pipe.borrow_mut(), 1);
+        beside.borrow_mut().try_wait().expect("a process").is_some()
+    });
+    let beside = ran(beside.into_inner());
     beside.fails(3, &["another source sends this stream", "waiting for up to 10 s"]);
     assert_eq!(beside.err.matches("connected to").count(), 1, "{}", beside.err);
-    hear(1, &mut pipe);
+    hear(1, &mut *pipe.borrow_mut());
     first.kill().expect("killed");
     first.wait().expect("it ends");
     let mut second = send(&place, &relay.url, &live);

@@ -27,6 +27,10 @@ const MAX_SILENT: Duration = Duration::from_secs(4);
 /// How often a contest is to be looked at.
 pub const CONTEST_STEP: Duration = Duration::from_millis(25);
 
+/// Between two looks no more time counts than this: what the holder sends while this host stands still is read only
+/// after it.
+const MAX_STEP: Duration = Duration::from_millis(75);
+
 /// The sender that holds the place, as it is seen now.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder {
@@ -55,27 +59,38 @@ pub enum Verdict {
 /// A sender waits for the place of another.
 #[derive(Clone, Copy, Debug)]
 pub struct Contest {
-    since: Time,
+    looked: Time,
     asked: Option<Time>,
+    /// Since the other sender has come, as far as it counts.
+    waited: Duration,
+    /// Since the holder's last packet, as far as it counts; not known before the first look.
+    silence: Option<Duration>,
 }
 
 impl Contest {
     /// The other sender has come.
     pub fn new(now: Time) -> Self {
-        Self { since: now, asked: None }
+        Self { looked: now, asked: None, waited: Duration::ZERO, silence: None }
     }
 
     /// Looks at the holder.
     pub fn judge(&mut self, now: Time, holder: Holder) -> Verdict {
-        let waited = now.since(self.since);
+        let since_look = now.since(std::mem::replace(&mut self.looked, now));
+        let step = since_look.min(MAX_STEP);
+        self.waited += step;
+        let silence = match self.silence {
+            None => holder.silence,
+            Some(_) if holder.silence < since_look => holder.silence.min(step),
+            Some(before) => before + step,
+        };
+        self.silence = Some(silence);
         // As long as the holder makes it: it answers late at will.
         let round_trip = holder.round_trip.unwrap_or_default().min(MAX_SILENT);
-        if holder.silence + round_trip.max(LEFT_OVER) < waited {
+        if silence + round_trip.max(LEFT_OVER) < self.waited {
             return Verdict::Stays;
         }
         let patience = |least: Duration| least.max((round_trip * 3).min(MAX_SILENT));
-        let silence = holder.silence.min(holder.held);
-        if silence >= patience(SILENT) && waited >= patience(ANSWER) {
+        if silence.min(holder.held) >= patience(SILENT) && self.waited >= patience(ANSWER) {
             return Verdict::Follows;
         }
         let ask = self.asked.is_none_or(|asked| now.since(asked) >= ASK);
@@ -138,6 +153,30 @@ mod tests {
     #[test]
     fn what_was_on_its_way_when_the_other_came_is_no_answer() {
         assert_eq!(decided(MS(0), &[MS(9_990), MS(10_090)], MS(1)), (Verdict::Follows, MS(600)));
+    }
+
+    #[test]
+    fn time_in_which_this_host_stands_still_is_not_the_holders_silence() {
+        let at = |ms: u64| Time::ZERO + MS(ms);
+        // Looks at the contest at these times, each with the time of the holder's last packet that was read.
+        let last = |looks: &[(u64, u64)]| {
+            let mut contest = Contest::new(at(1_000));
+            let judge = |&(now, heard): &(u64, u64)| {
+                let (silence, held) = (MS(now - heard), MS(5_000));
+                contest.judge(at(now), Holder { silence, held, round_trip: Some(MS(1)) })
+            };
+            looks.iter().map(judge).find(|verdict| !matches!(verdict, Verdict::Open { .. }))
+        };
+        // It is asked at once and answers, which is read half a second later, after the look.
+        let asked = [(1_000, 400), (1_600, 400), (1_625, 1_601), (1_650, 1_630), (1_675, 1_630)];
+        assert_eq!(last(&asked), Some(Verdict::Stays));
+        // It is gone: looked at for 200 ms in all, of which the pause is 75.
+        let gone = [1_000, 1_600, 1_625, 1_650, 1_675, 1_700, 1_725].map(|now| (now, 400));
+        assert_eq!(last(&gone[..6]), None);
+        assert_eq!(last(&gone), Some(Verdict::Follows));
+        // The pause comes after its last packet was read: it counts as 75 ms of its silence.
+        let silent = [(1_000, 990), (1_050, 990), (1_700, 1_060), (1_725, 1_060)];
+        assert_eq!(last(&silent), None);
     }
 
     #[test]
