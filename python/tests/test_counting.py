@@ -72,3 +72,10 @@ def test_failures_are_counted_and_no_result_is_one(tmp_path: Path) -> None:
     code, lines = count(tmp_path, "", [])
     assert code == 1
     assert lines[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_what_ran_again_is_named(tmp_path: Path) -> None:
+    again = "ran again after pauses of this machine: cli/relay"
+    code, lines = count(tmp_path, f"{OUTPUT}{again}\n", ["python\ttests/x.py::y\tno ffmpeg"])
+    assert code == 0
+    assert lines == [again, "22 passed, 0 failed, 1 skipped", "    1: no ffmpeg"]

@@ -241,12 +241,14 @@ fn the_socket_of_a_killed_emulation_is_no_emulation_and_the_next_one_removes_it(
     let mut running = Controlled::start(&place, &[], None);
     running.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();
     let (socket, run) = (running.socket(), running.run.clone());
-    // Another start that removes what is left has the lock meanwhile, as the emulation had. This waits for it.
+    // Another start that removes what is left shares the lock meanwhile. This waits for it.
     let lock = fs::File::open(socket.with_file_name(&run)).expect("the lock of a run");
     let (locked, is_locked) = mpsc::channel();
+    let (looked, has_looked) = mpsc::channel();
     let removing = thread::spawn(move || {
-        flock(&lock, FlockOperation::LockExclusive).expect("its owner has ended");
+        flock(&lock, FlockOperation::LockShared).expect("its owner has ended");
         locked.send(()).expect("the test waits");
+        has_looked.recv().expect("the test goes on");
         sleep(Duration::from_millis(300));
     });
     running.child.kill().expect("killed");
@@ -254,10 +256,12 @@ fn the_socket_of_a_killed_emulation_is_no_emulation_and_the_next_one_removes_it(
     is_locked.recv().expect("no panic");
     assert!(socket.exists());
     running.link(&[]).fails(2, &[&format!("no emulation called `{run}` runs")]);
-    removing.join().expect("no panic");
-    // Of the same name, it takes the place of the one before it.
+    place.run(&["shell", &run, "h"]).fails(2, &[&run, "neither the name of a running emulation"]);
+    looked.send(()).expect("no panic");
+    // Of the same name, it takes the place of the one before it, and waits until that is removed.
     let again = Controlled::start(&place, &[], None);
     again.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();
+    removing.join().expect("no panic");
     again.end();
     assert!(!socket.exists());
 }

@@ -30,9 +30,8 @@ const CONTROL: &str = ".control";
 const LOCK_ATTEMPTS: u32 = 10;
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often a lock is tried of which it matters whether its owner runs: as long as a start may have it that removes
-/// what a dead run has left.
-const REMOVAL_ATTEMPTS: u32 = 50;
+/// How often a lock is tried while a dead run's namespaces are removed.
+const REMOVAL_ATTEMPTS: u32 = 100;
 
 /// How often the kernel retransmits for a TCP socket without an owner.
 const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
@@ -118,18 +117,31 @@ fn open_or_make(path: &Path) -> io::Result<File> {
 }
 
 /// Opens and locks the file at `path`, whose name then stays; `None` if another has the lock. A start
-/// that looks for leftovers has it for a moment, and may remove the file between the two.
+/// that removes leftovers has it meanwhile, and may remove the file between the two.
 fn lock(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Option<File>> {
-    for _ in 0..LOCK_ATTEMPTS {
+    let (mut attempt, mut attempts) = (0, LOCK_ATTEMPTS);
+    while attempt < attempts {
         let file = open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_named(&file, path)? => return Ok(Some(file)),
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK | Errno::INTR) => sleep(LOCK_INTERVAL),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                if !has_owner(&file) {
+                    attempts = REMOVAL_ATTEMPTS;
+                }
+                drop(file);
+                sleep(LOCK_INTERVAL);
+            }
             Err(error) => return Err(error.into()),
         }
+        attempt += 1;
     }
     Ok(None)
+}
+
+/// Whether the run of this file is active. If not, the file has a shared lock from now on.
+fn has_owner(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
 /// Whether `path` is the name of `file`, not that of another or of none.
@@ -196,19 +208,12 @@ pub fn controlled_runs() -> io::Result<Vec<String>> {
     Ok(runs)
 }
 
-/// Whether the run called `run` is active, and not a dead one whose namespaces another start removes. Takes up to a
-/// second where it is.
+/// Whether the run called `run` is active.
 ///
 /// # Errors
 /// If the folder cannot be read, or others than root may write into it.
 pub fn is_active(run: &str) -> io::Result<bool> {
-    for _ in 0..REMOVAL_ATTEMPTS {
-        if namespaces_of(run)?.is_none() {
-            return Ok(false);
-        }
-        sleep(LOCK_INTERVAL);
-    }
-    Ok(true)
+    Ok(namespaces_of(run)?.is_some())
 }
 
 /// The namespaces of the run called `run`; `None` if no such run is active.
@@ -221,8 +226,7 @@ fn namespaces_of(run: &str) -> io::Result<Option<Vec<String>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    // A lock that can be shared has no owner.
-    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+    if !has_owner(&file) {
         return Ok(None);
     }
     let mut text = String::new();
@@ -269,7 +273,7 @@ fn namespace(run: &str, host: &str) -> String {
     format!("{PREFIX}{run}-{host}")
 }
 
-/// Removes the namespaces of runs whose owner is dead and returns their names.
+/// Removes the namespaces of runs whose owner is dead and returns their names; none if another process does that now.
 ///
 /// # Errors
 /// If the run locks cannot be read.
@@ -280,6 +284,10 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     };
     check(Path::new(FOLDER))?;
     let mut removed = Vec::new();
+    let folder = File::open(FOLDER)?;
+    if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(removed);
+    }
     for entry in entries {
         let entry = entry?;
         let path = entry.path();
@@ -290,7 +298,7 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
         let Some(run) = path.file_name().and_then(|name| name.to_str()) else { continue };
         // It may have been removed meanwhile by its owner, or by another start.
         let Ok(mut file) = File::open(&path) else { continue };
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if has_owner(&file) {
             continue;
         }
         // Its owner has ended since, and the name may be that of an active run.

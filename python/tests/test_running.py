@@ -1,0 +1,46 @@
+"""How `make test` runs the test programs of Rust."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run-tests"
+
+
+def run(folder: Path, program: str) -> tuple[int, str]:
+    """The exit code, and what was printed, of a run of one program: a shell's."""
+    file = folder / "program"
+    file.write_text(f"#!/bin/sh\necho 'test result: FAILED.'\n{program}\n")
+    file.chmod(0o755)
+    (folder / "list").write_text(json.dumps(["crate/name", str(file), str(folder)]) + "\n")
+    command = [sys.executable, str(SCRIPT), "run", str(folder / "list")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+# The runner stands still for three tenths of a second, as it does where its machine is paused.
+PAUSE = "kill -STOP $PPID; sleep 0.3; kill -CONT $PPID; sleep 0.2; "
+
+
+def test_what_fails_has_failed(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "exit 7")
+    assert code == 1
+    assert text.endswith("crate/name failed: exit code 7\n\nfailed: crate/name\n")
+
+
+def test_what_fails_while_the_machine_stood_still_runs_again(tmp_path: Path) -> None:
+    code, text = run(tmp_path, f"[ -e done ] && exit; touch done; {PAUSE} exit 7")
+    assert code == 0
+    # No result counts but the last.
+    lines = text.splitlines()
+    assert lines.count("| test result: FAILED.") == lines.count("test result: FAILED.") == 1
+    assert lines[-1] == "ran again after pauses of this machine: crate/name"
+
+
+def test_what_fails_again_and_again_has_failed(tmp_path: Path) -> None:
+    code, text = run(tmp_path, f"echo once >> runs; {PAUSE} exit 7")
+    assert code == 1
+    assert (tmp_path / "runs").read_text() == "once\n" * 3
+    assert text.endswith("failed: crate/name\n")
