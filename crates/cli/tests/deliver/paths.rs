@@ -125,6 +125,7 @@ fn addresses_of_this_machine_are_paths_to_one_address() {
     let more = ["--bind", "127.0.0.2", "--bind", "127.0.0.3", "--paths", "balance", "--json"];
     let more = [&more[..], &["--fingerprint", &receiver.fingerprint]].concat();
     let mut sender = send(&place, receiver.address, "-", &more);
+    // All of it arrives before the receiver has looked for a second path.
     let (mut pipe, sent) = (sender.stdin.take().expect("a pipe"), noise(500_000));
     pipe.write_all(&sent).expect("written");
     drop(pipe);
@@ -163,6 +164,30 @@ fn one_path_is_enough_to_begin_and_none_is_an_error_that_says_what_to_check() {
     let mut sender = send(&place, dead.address, "-", &more);
     drop(sender.stdin.take());
     ran(sender).fails(3, &["start ontempo receive there"]);
+}
+
+#[test]
+fn a_stream_whose_latency_is_given_waits_for_no_path_that_does_not_answer() {
+    let place = Place::new("paths-given", SCENARIO);
+    let player = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    player.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let to = format!("udp://{}", player.local_addr().expect("an address"));
+    let receiver = Receiver::start(&place, &["--to", &to, "--once"]);
+    let dead = Relay::start(receiver.address, 0.0, Duration::ZERO);
+    dead.cut(true);
+    let there = receiver.address.to_string();
+    let more = ["--fingerprint", &receiver.fingerprint, "--to", &there];
+    // What waited for the second path, for a second, would be too late.
+    let live = ["--reliability", "deadline", "--latency", "800 ms"];
+    let mut sender = send(&place, dead.address, "-", &[&more[..], &live].concat());
+    let mut pipe = sender.stdin.take().expect("a pipe");
+    pipe.write_all(&noise(1_316)).expect("written");
+    let mut room = [0; 2_000];
+    let length = player.recv(&mut room).expect("the first datagram");
+    assert!(room[..length] == noise(1_316), "bytes differ");
+    drop(pipe);
+    ran(sender).succeeds();
+    receiver.end();
 }
 
 #[test]

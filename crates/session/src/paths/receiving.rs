@@ -95,6 +95,9 @@ impl<H: ReceiverHandler> Receiver<H> {
             self.emit_latency(label.latency)?;
         }
         let ended = self.receive_members(&mut members, &bell, &mut contender);
+        if matches!(ended, Ok(Ended::Complete)) {
+            self.contender = contender;
+        }
         if let Err(error) = &ended {
             let sentence = match error {
                 Error::Incomplete(sentence) => sentence.as_str(),
@@ -162,6 +165,8 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
             }
             if has_ended {
+                // What came over a path that has not joined yet is acknowledged, and so the sender has ended.
+                self.accept_paths(members, bell, contender)?;
                 self.end_paths(members)?;
                 return Ok(Ended::Complete);
             }
@@ -251,10 +256,44 @@ impl<H: ReceiverHandler> Receiver<H> {
         bell: &Bell,
         contender: &mut Option<Contender>,
     ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        if self.polled_at.elapsed() < STEP || matches!(self.entrance, Entrance::Calling(_)) {
+        if self.polled_at.elapsed() < STEP {
             return Ok(None);
         }
         self.polled_at = Instant::now();
+        self.accept_paths(members, bell, contender)?;
+        contender.take_if(|contender| contender.is_gone());
+        let Some(waiting) = contender else { return Ok(None) };
+        let connections = members.iter().map(|member| &member.connection);
+        // Without any that is open the flows end, and the contender is the next.
+        let Some(holder) = holder(self.held_at, connections) else { return Ok(None) };
+        let verdict = waiting.judge(holder);
+        if let (Verdict::Open { ask: true }, Some(stream)) = (verdict, &self.stream) {
+            members.iter().for_each(|member| send(&member.reports, &stream.last_report));
+        }
+        if matches!(verdict, Verdict::Open { .. }) {
+            return Ok(None);
+        }
+        let Some(contender) = contender.take() else { return Ok(None) };
+        if verdict == Verdict::Stays {
+            self.refuse_contender(contender)?;
+            return Ok(None);
+        }
+        for member in members.iter() {
+            member.connection.close_with(CloseReason::Busy, "another sender has taken its place");
+        }
+        Ok(Some(self.follow(contender)))
+    }
+
+    /// Takes the connections that wait: paths join, others may follow or are refused.
+    fn accept_paths(
+        &mut self,
+        members: &mut Vec<Member>,
+        bell: &Bell,
+        contender: &mut Option<Contender>,
+    ) -> Result<(), Error> {
+        if matches!(self.entrance, Entrance::Calling(_)) {
+            return Ok(());
+        }
         for _ in 0..MAX_AT_ONCE {
             let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { break };
             let session = self.stream.as_ref().map(|stream| stream.label.session);
@@ -281,27 +320,7 @@ impl<H: ReceiverHandler> Receiver<H> {
                 }
             }
         }
-        contender.take_if(|contender| contender.is_gone());
-        let Some(waiting) = contender else { return Ok(None) };
-        let connections = members.iter().map(|member| &member.connection);
-        // Without any that is open the flows end, and the contender is the next.
-        let Some(holder) = holder(self.held_at, connections) else { return Ok(None) };
-        let verdict = waiting.judge(holder);
-        if let (Verdict::Open { ask: true }, Some(stream)) = (verdict, &self.stream) {
-            members.iter().for_each(|member| send(&member.reports, &stream.last_report));
-        }
-        if matches!(verdict, Verdict::Open { .. }) {
-            return Ok(None);
-        }
-        let Some(contender) = contender.take() else { return Ok(None) };
-        if verdict == Verdict::Stays {
-            self.refuse_contender(contender)?;
-            return Ok(None);
-        }
-        for member in members.iter() {
-            member.connection.close_with(CloseReason::Busy, "another sender has taken its place");
-        }
-        Ok(Some(self.follow(contender)))
+        Ok(())
     }
 
     /// Reports to the sender over all paths, and to the handler.

@@ -191,12 +191,14 @@ impl<H: SenderHandler> PathSender<H> {
         Ok(sender)
     }
 
-    /// Waits for the first connections, and fixes the latency.
+    /// Waits for the first connection, and fixes the latency: where it is to be chosen, and with full reliability, the
+    /// others are waited for, too.
     fn begin(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
         let handshake = self.options.transport.configuration.handshake_timeout;
         let patience = Wall::from_nanos(handshake.as_nanos()) + MARGIN;
         let (mut first, mut error) = (None::<Instant>, None);
+        let is_timed = self.options.reliability != Reliability::Full;
         loop {
             for path in 0..self.dials.len() {
                 match self.dial(path) {
@@ -212,13 +214,13 @@ impl<H: SenderHandler> PathSender<H> {
             }
             if open > 0 {
                 let waited = since(*first.get_or_insert_with(Instant::now));
-                if self.is_measured(waited) {
+                if is_timed && self.latency.is_some() || self.is_measured(waited) {
                     break;
                 }
             }
             std::thread::sleep(WAIT);
         }
-        if self.latency.is_none() && self.options.reliability != Reliability::Full {
+        if is_timed && self.latency.is_none() {
             let of = |dial: &Dial| dial.connection.as_ref()?.statistics();
             let round_trips = self.dials.iter().filter_map(of);
             let longest = round_trips.filter_map(|of| latency::round_trip(&of)).max();
@@ -227,7 +229,6 @@ impl<H: SenderHandler> PathSender<H> {
             self.chosen = StreamLatency { latency, round_trip: longest, takeover };
             self.latency = Some(latency);
         }
-        let is_timed = self.options.reliability != Reliability::Full;
         self.group.set_latency(self.latency.filter(|_| is_timed));
         for path in 0..self.dials.len() {
             self.open_flow(path)?;
@@ -235,12 +236,15 @@ impl<H: SenderHandler> PathSender<H> {
         Ok(())
     }
 
-    /// Whether all paths are measured, or were waited for.
+    /// Whether all paths are measured, or were waited for. A handshake whose answer was not repeated measures one, as
+    /// [`Latency::fix`](crate::latency::Latency::fix) has it.
     fn is_measured(&self, waited: Duration) -> bool {
-        self.dials.iter().all(|dial| {
-            let over = dial.connection.as_ref().and_then(Connection::statistics);
-            over.is_some_and(|over| latency::is_measured(&over, waited))
-        }) || waited >= latency::MEASURED_FOR
+        let is_measured = |connection: &Connection| {
+            let over = connection.statistics();
+            connection.began_early() || over.is_some_and(|over| latency::is_measured(&over, waited))
+        };
+        self.dials.iter().all(|dial| dial.connection.as_ref().is_some_and(is_measured))
+            || waited >= latency::MEASURED_FOR
     }
 
     /// Goes on with the attempts of a path.

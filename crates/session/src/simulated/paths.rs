@@ -56,6 +56,8 @@ struct Queued {
 #[derive(Default)]
 struct Dial {
     connection: Option<ConnectionId>,
+    /// The handshake that measures the round trip: its answer was not repeated.
+    early: Option<ConnectionId>,
     flow: Option<FlowId>,
     attempts: Option<Attempts<ConnectionId>>,
     /// Numbers of units in the flow, by their numbers in the stream.
@@ -285,6 +287,7 @@ impl PathStream {
         while let Some(event) = self.senders[path].endpoint.poll_event() {
             let dial = &mut self.dials[path];
             match event {
+                Event::Early { connection } => dial.early = Some(connection),
                 Event::Connected { connection, .. } => {
                     let Some(mut attempts) = dial.attempts.take() else { continue };
                     if attempts.take(|other| *other == connection).is_none() {
@@ -330,12 +333,13 @@ impl PathStream {
         let (mut longest, mut measured) = (None, 0);
         let waited = self.measuring.map_or(Duration::ZERO, |since| now.since(since));
         for path in 0..self.dials.len() {
-            let Dial { connection, flow, .. } = self.dials[path];
+            let Dial { connection, flow, early, .. } = self.dials[path];
+            let began_early = connection.is_some() && connection == early;
             let connection = connection.and_then(|id| self.senders[path].endpoint.connection(id));
             let Some(connection) = connection else { continue };
             let over = connection.statistics();
             longest = longest.max(latency::round_trip(&over));
-            measured += usize::from(latency::is_measured(&over, waited));
+            measured += usize::from(began_early || latency::is_measured(&over, waited));
             let Some(of_flow) = flow.and_then(|flow| connection.send_statistics(now, flow)) else {
                 continue;
             };
