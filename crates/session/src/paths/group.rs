@@ -9,6 +9,7 @@ use super::{
     CarryReason, MAX_PATHS, MAX_RETURN_AFTER, PathEvent, PathFigures, PathMode, RETURN_AFTER,
     SILENT, SILENT_STANDBY,
 };
+use crate::latency::MEASURED_FOR;
 
 /// Bytes of kept messages: twice what a flow has in flight.
 const MAX_KEPT: usize = 16 << 20;
@@ -67,6 +68,8 @@ struct Path {
     is_up: bool,
     /// Since when it has answered without a gap.
     steady: Time,
+    /// It came soon after the stream began over another, and has not been silent: it need not be steady to carry.
+    is_initial: bool,
     /// When it began to carry by its return, and how long it is to be steady before that.
     returned: Option<Time>,
     return_after: Duration,
@@ -86,6 +89,7 @@ impl Path {
             busy: None,
             is_up: false,
             steady: Time::ZERO,
+            is_initial: false,
             returned: None,
             return_after: RETURN_AFTER,
             before: PathFigures::default(),
@@ -146,6 +150,8 @@ pub(crate) struct Group<M> {
     carrying: usize,
     /// Of the stream; `None`: nothing is too late.
     latency: Option<Duration>,
+    /// When the first path had its flow.
+    began: Option<Time>,
     next: u64,
     kept: VecDeque<Kept<M>>,
     kept_bytes: usize,
@@ -158,8 +164,8 @@ impl<M> Group<M> {
     pub(crate) fn new(mode: PathMode, count: usize) -> Self {
         let paths = vec![Path::new(); count.clamp(1, MAX_PATHS)];
         let (kept, again, events) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        let (carrying, latency, next, kept_bytes) = (0, None, 0, 0);
-        Self { mode, paths, carrying, latency, next, kept, kept_bytes, again, events }
+        let (carrying, latency, began, next, kept_bytes) = (0, None, None, 0, 0);
+        Self { mode, paths, carrying, latency, began, next, kept, kept_bytes, again, events }
     }
 
     /// What comes this long after what the fastest path brings is too late.
@@ -174,6 +180,7 @@ impl<M> Group<M> {
 
     /// A path has a connection with a new flow.
     pub(crate) fn opened(&mut self, now: Time, path: usize) {
+        let began = *self.began.get_or_insert(now);
         let it = &mut self.paths[path];
         (it.is_open, it.sample) = (true, Sample::default());
         (it.first, it.is_answered) = (None, false);
@@ -184,8 +191,11 @@ impl<M> Group<M> {
             self.paths[path].steady = Time::ZERO;
             let first = self.ups().next();
             self.carrying = first.unwrap_or(self.carrying);
-        } else if !self.paths[self.carrying].is_up {
-            self.carry(now, path);
+        } else {
+            self.paths[path].is_initial = now.since(began) < MEASURED_FOR;
+            if !self.paths[self.carrying].is_up {
+                self.carry(now, path);
+            }
         }
         self.requeue();
     }
@@ -258,6 +268,7 @@ impl<M> Group<M> {
 
     fn mark_down(&mut self, path: usize) {
         let it = &mut self.paths[path];
+        it.is_initial = false;
         if std::mem::take(&mut it.is_up) {
             it.before.failures += 1;
             self.events.push_back(PathEvent::Down(path));
@@ -290,7 +301,7 @@ impl<M> Group<M> {
             let is_steady = |place: &usize| {
                 let path = &self.paths[*place];
                 path.is_up
-                    && now.since(path.steady) >= path.return_after
+                    && (path.is_initial || now.since(path.steady) >= path.return_after)
                     && now.since(path.alive) < SILENT
                     && self.is_in_time(*place)
             };
@@ -315,7 +326,8 @@ impl<M> Group<M> {
             CarryReason::Preferred
         };
         if why == CarryReason::Preferred {
-            self.paths[path].returned = Some(now);
+            let it = &mut self.paths[path];
+            it.returned = Some(now).filter(|_| !std::mem::take(&mut it.is_initial));
         } else {
             let is_soon = before.returned.is_some_and(|at| now.since(at) < MAX_RETURN_AFTER);
             before.return_after = if is_soon {

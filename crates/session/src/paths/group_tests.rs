@@ -90,18 +90,43 @@ impl World {
     }
 }
 
+impl World {
+    fn new(mode: PathMode) -> Self {
+        let (group, now) = (Group::new(mode, 3), Time::from_nanos(1));
+        Self { group, flows: [None; 3], samples: [Sample::default(); 3], now }
+    }
+}
+
+#[test]
+fn a_preferred_path_carries_at_once_if_it_comes_within_a_second_of_the_first() {
+    let carried_after = |steps: u64| {
+        let mut world = World::new(PathMode::Failover);
+        world.apply(&Step::Open(1));
+        world.apply(&Step::Push(1_000));
+        let answered = |paths: &[usize], world: &mut World| {
+            paths.iter().for_each(|path| world.apply(&Step::Answer(*path, true)));
+            world.apply(&Step::Wait(50));
+        };
+        (0..steps).for_each(|_| answered(&[1], &mut world));
+        let opened = world.now;
+        world.apply(&Step::Open(0));
+        while world.group.carrying == 1 {
+            answered(&[0, 1], &mut world);
+        }
+        world.now.since(opened)
+    };
+    assert_eq!(carried_after(1), Duration::ZERO);
+    assert_eq!(carried_after(19), Duration::ZERO);
+    assert_eq!(carried_after(20), RETURN_AFTER);
+}
+
 proptest! {
     #[test]
     fn what_is_not_settled_is_on_a_path_that_is_up_if_there_is_one(
         mode in prop_oneof![Just(PathMode::Duplicate), Just(PathMode::Failover), Just(PathMode::Balance)],
         steps in proptest::collection::vec(step(), 1..200),
     ) {
-        let mut world = World {
-            group: Group::new(mode, 3),
-            flows: [None; 3],
-            samples: [Sample::default(); 3],
-            now: Time::from_nanos(1),
-        };
+        let mut world = World::new(mode);
         for step in &steps {
             world.apply(step);
             let group = &world.group;
