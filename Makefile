@@ -360,4 +360,4 @@ AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 .PHONY: test-python
 test-python: build
 	$(call step,test-python)
-	$(BIN)/pytest --numprocesses $(AT_ONCE) --dist loadfile | tee -a $(TESTED)/output
+	$(BIN)/pytest --numprocesses $(AT_ONCE) --dist loadfile --durations 5 | tee -a $(TESTED)/output

@@ -79,3 +79,12 @@ def test_what_ran_again_is_named(tmp_path: Path) -> None:
     code, lines = count(tmp_path, f"{OUTPUT}{again}\n", ["python\ttests/x.py::y\tno ffmpeg"])
     assert code == 0
     assert lines == [again, "22 passed, 0 failed, 1 skipped", "    1: no ffmpeg"]
+
+
+def test_the_slowest_are_named(tmp_path: Path) -> None:
+    programs = "".join(f"crate/p{n} ({n} of 7, {n}0 s)\n" for n in range(1, 8))
+    calls = "6.18s call     python/tests/a.py::b[1]\n0.02s setup    python/tests/a.py::c\n"
+    code, lines = count(tmp_path, programs + calls + OUTPUT.replace(", 1 skipped", ""), [])
+    assert code == 0
+    slowest = [f"crate/p{n} {n}0 s" for n in range(7, 2, -1)]
+    assert lines[0] == f"slowest: {', '.join([*slowest, 'python/tests/a.py::b[1] 6 s'])}"
