@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run-tests"
 def run(folder: Path, program: str) -> tuple[int, str]:
     """The exit code, and what was printed, of a run of one program: a shell's."""
     file = folder / "program"
-    file.write_text(f"#!/bin/sh\necho 'test result: FAILED.'\n{program}\n")
+    file.write_text(f"#!/bin/sh\necho 'test a::b ... FAILED'\n{program}\n")
     file.chmod(0o755)
     (folder / "list").write_text(json.dumps(["crate/name", str(file), str(folder)]) + "\n")
     command = [sys.executable, str(SCRIPT), "run", str(folder / "list")]
@@ -35,8 +35,8 @@ def test_what_fails_while_the_machine_stood_still_runs_again(tmp_path: Path) -> 
     assert code == 0
     # No result counts but the last.
     lines = text.splitlines()
-    assert lines.count("| test result: FAILED.") == lines.count("test result: FAILED.") == 1
-    assert lines[-1] == "ran again after pauses of this machine: crate/name"
+    assert lines.count("| test a::b ... FAILED") == lines.count("test a::b ... FAILED") == 1
+    assert lines[-1] == "ran again after pauses of this machine: crate/name a::b"
 
 
 def test_what_fails_again_and_again_has_failed(tmp_path: Path) -> None:
@@ -44,3 +44,10 @@ def test_what_fails_again_and_again_has_failed(tmp_path: Path) -> None:
     assert code == 1
     assert (tmp_path / "runs").read_text() == "once\n" * 3
     assert text.endswith("failed: crate/name\n")
+
+
+def test_what_a_signal_ends_has_failed(tmp_path: Path) -> None:
+    code, text = run(tmp_path, f"echo once >> runs; {PAUSE} kill -SEGV $$")
+    assert code == 1
+    assert (tmp_path / "runs").read_text() == "once\n"
+    assert text.endswith("crate/name failed: exit code -11\n\nfailed: crate/name\n")

@@ -59,11 +59,25 @@ impl RunLock {
         let path = folder.join(run);
         let failed = |error: io::Error| EmulationError::system(&path.display(), &error);
         make_system_folder(folder).and_then(|_| check(folder)).map_err(failed)?;
-        let Some(file) = lock(&path, open_or_make).map_err(failed)? else {
+        let Some(mut file) = lock(&path, open_or_make).map_err(failed)? else {
+            let why = match is_active(run).map_err(failed)? {
+                true => "is active; wait for its end, or choose",
+                false => {
+                    "was killed, and what it left is being removed; start again after that, or choose"
+                }
+            };
             return Err(EmulationError::Input(format!(
-                "a run called `{run}` is active; wait for its end, or choose another name with --name"
+                "a run called `{run}` {why} another name with --name"
             )));
         };
+        // A dead run's, which no other start has removed yet.
+        let left = listed(&mut file).map_err(failed)?;
+        if !remove(run, &left) {
+            let why =
+                format!("a run called `{run}` was killed, and what it left cannot be removed");
+            return Err(EmulationError::System(why));
+        }
+        file.set_len(0).map_err(failed)?;
         Ok(Self { run: run.to_owned(), path, file, namespaces: Vec::new() })
     }
 
@@ -229,9 +243,14 @@ fn namespaces_of(run: &str) -> io::Result<Option<Vec<String>>> {
     if !has_owner(&file) {
         return Ok(None);
     }
+    Ok(Some(listed(&mut file)?))
+}
+
+/// The namespaces that a run's file lists.
+fn listed(file: &mut File) -> io::Result<Vec<String>> {
     let mut text = String::new();
     file.read_to_string(&mut text)?;
-    Ok(Some(text.lines().map(str::to_owned).collect()))
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// A host of an active run.
@@ -273,7 +292,7 @@ fn namespace(run: &str, host: &str) -> String {
     format!("{PREFIX}{run}-{host}")
 }
 
-/// Removes the namespaces of runs whose owner is dead and returns their names; none if another process does that now.
+/// Removes the namespaces of runs whose owner is dead and returns their names.
 ///
 /// # Errors
 /// If the run locks cannot be read.
@@ -284,10 +303,6 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     };
     check(Path::new(FOLDER))?;
     let mut removed = Vec::new();
-    let folder = File::open(FOLDER)?;
-    if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(removed);
-    }
     for entry in entries {
         let entry = entry?;
         let path = entry.path();
@@ -298,16 +313,18 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
         let Some(run) = path.file_name().and_then(|name| name.to_str()) else { continue };
         // It may have been removed meanwhile by its owner, or by another start.
         let Ok(mut file) = File::open(&path) else { continue };
-        if has_owner(&file) {
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
         }
         // Its owner has ended since, and the name may be that of an active run.
         if !is_named(&file, &path)? {
             continue;
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let namespaces: Vec<String> = text.lines().map(str::to_owned).collect();
+        // Between the two locks a start may take it.
+        if has_owner(&file) {
+            continue;
+        }
+        let namespaces = listed(&mut file)?;
         if remove(run, &namespaces) {
             removed.extend(namespaces);
             let _ = fs::remove_file(&path);

@@ -224,6 +224,8 @@ pub struct Receiver<H> {
     pub(crate) held_at: Instant,
     /// What has come of a stream over several paths.
     pub(crate) joined: Joined,
+    /// The last stream over several paths that has ended.
+    pub(crate) ended_session: Option<u128>,
     pub(crate) delays: Delays,
     /// Connections whose sender has not opened its flow yet.
     pub(crate) waiting: Vec<(Connection, Instant)>,
@@ -259,6 +261,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             contender,
             held_at: now,
             joined: Joined::new(),
+            ended_session: None,
             delays: Delays::default(),
             waiting,
             found: VecDeque::new(),

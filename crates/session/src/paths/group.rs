@@ -192,7 +192,8 @@ impl<M> Group<M> {
             let first = self.ups().next();
             self.carrying = first.unwrap_or(self.carrying);
         } else {
-            self.paths[path].is_initial = now.since(began) < MEASURED_FOR;
+            let it = &mut self.paths[path];
+            it.is_initial = now.since(began) < MEASURED_FOR && it.before.failures == 0;
             if !self.paths[self.carrying].is_up {
                 self.carry(now, path);
             }
@@ -320,7 +321,7 @@ impl<M> Group<M> {
         let why = if !before.is_up {
             CarryReason::Silent(now.since(before.alive))
         } else if is_slow {
-            before.steady = now;
+            (before.steady, before.is_initial) = (now, false);
             CarryReason::TooSlow(before.sample.round_trip.unwrap_or_default())
         } else {
             CarryReason::Preferred

@@ -13,13 +13,16 @@ use crate::contest::Verdict;
 use crate::error::Error;
 use crate::flowing::Flowing;
 use crate::message::Report;
-use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler, STEP};
+use crate::receiver::{Ended, PROGRESS, Receiver, ReceiverEvent, ReceiverHandler};
 use crate::reporting::{send, with_counts};
 use crate::takeover::{Contender, Entrance, MAX_AT_ONCE, holder};
 
 /// Deliveries of one path before the next one is looked at, and bytes: a unit of 100 kB may be 32,768 datagrams.
 const TURN: usize = 64;
 const TURN_BYTES: usize = 256 << 10;
+
+/// How often connections are looked for that join: the sender uses a path as soon as it has one.
+const JOIN_STEP: Wall = Wall::from_millis(10);
 
 /// How long deliveries are waited for after the stream's end.
 const REST: Wall = Wall::from_millis(20);
@@ -77,6 +80,11 @@ impl<H: ReceiverHandler> Receiver<H> {
             self.refuse(&connection, "the stream of another sender has not ended")?;
             return Ok(Ended::Refused);
         }
+        // A path that has come after the end.
+        if !is_known && self.ended_session == Some(label.session) {
+            connection.close_with(CloseReason::Done, "the stream has ended");
+            return Ok(Ended::Refused);
+        }
         if !is_known && !self.takes(&connection, label)? {
             return Ok(Ended::Refused);
         }
@@ -118,15 +126,16 @@ impl<H: ReceiverHandler> Receiver<H> {
         (connection, flow, path): (Connection, ReceiveFlow, usize),
     ) -> Result<(), Error> {
         let remote = connection.remote();
-        let Ok(reports) = self.flow_of_reports(&connection) else { return Ok(()) };
+        let Ok(reports) = self.flow_of_reports(&connection) else {
+            // It is lost already; what it has brought is acknowledged.
+            return self.take_rest(&flow, Wall::ZERO);
+        };
         let rings = bell.clone();
         flow.on_change(move || rings.ring());
         bell.ring();
         if let Some(place) = members.iter().position(|member| member.path == path) {
             let old = members.swap_remove(place);
-            while let Some(Ok(Some(delivery))) = old.flow.receive_within(Wall::ZERO) {
-                self.take_of_path(delivery)?;
-            }
+            self.take_rest(&old.flow, Wall::ZERO)?;
         }
         members.push(Member { path, connection, flow, reports });
         members.sort_by_key(|member| member.path);
@@ -171,6 +180,9 @@ impl<H: ReceiverHandler> Receiver<H> {
                 return Ok(Ended::Complete);
             }
             if members.is_empty() {
+                self.accept_paths(members, bell, contender)?;
+            }
+            if members.is_empty() {
                 if let Some(stream) = &mut self.stream {
                     stream.lost_at = Some(Instant::now());
                 }
@@ -185,7 +197,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
             let wait = stream.sink.work(idle)?;
             if idle {
-                bell.wait(wait);
+                bell.wait(wait.min(JOIN_STEP));
             }
             if Instant::now() >= self.progress_due {
                 self.progress_due = Instant::now() + PROGRESS;
@@ -217,6 +229,14 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(Turn::More)
     }
 
+    /// Takes what a flow has, until nothing comes for so long.
+    fn take_rest(&mut self, flow: &ReceiveFlow, limit: Wall) -> Result<(), Error> {
+        while let Some(Ok(Some(delivery))) = flow.receive_within(limit) {
+            self.take_of_path(delivery)?;
+        }
+        Ok(())
+    }
+
     fn take_of_path(&mut self, delivery: Delivery) -> Result<(), Error> {
         let Delivery::Unit(unit) = delivery else { return Ok(()) };
         match self.joined.take(&unit) {
@@ -231,12 +251,11 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// The sender ends its flows when all has arrived over one path or another, or is too late.
     fn end_paths(&mut self, members: &mut Vec<Member>) -> Result<(), Error> {
         for member in members.iter() {
-            while let Some(Ok(Some(delivery))) = member.flow.receive_within(REST) {
-                self.take_of_path(delivery)?;
-            }
+            self.take_rest(&member.flow, REST)?;
         }
         if let Some(stream) = &mut self.stream {
             stream.before = self.joined.report();
+            self.ended_session = Some(stream.label.session);
         }
         let (ends, others): (Vec<_>, Vec<_>) = members
             .drain(..)
@@ -256,7 +275,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         bell: &Bell,
         contender: &mut Option<Contender>,
     ) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        if self.polled_at.elapsed() < STEP {
+        if self.polled_at.elapsed() < JOIN_STEP {
             return Ok(None);
         }
         self.polled_at = Instant::now();
@@ -375,7 +394,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::receiver::ReceiverOptions;
+    use crate::receiver::{ReceiverOptions, STEP};
     use crate::takeover::tests::{Nobody, listener};
 
     #[test]

@@ -118,6 +118,8 @@ pub struct PathSender<H> {
     progress_due: Instant,
     /// When a path was there last.
     there: Instant,
+    /// When it began to send.
+    began: Instant,
     /// A receiver has taken the stream.
     was_taken: bool,
     /// When a receiver said first that it has another sender.
@@ -182,6 +184,7 @@ impl<H: SenderHandler> PathSender<H> {
             look_due: Instant::now(),
             progress_due: Instant::now() + PROGRESS,
             there: Instant::now(),
+            began: Instant::now(),
             was_taken: false,
             occupied_at: None,
             reported_at: Instant::now(),
@@ -230,6 +233,7 @@ impl<H: SenderHandler> PathSender<H> {
             self.latency = Some(latency);
         }
         self.group.set_latency(self.latency.filter(|_| is_timed));
+        self.began = Instant::now();
         for path in 0..self.dials.len() {
             self.open_flow(path)?;
         }
@@ -483,8 +487,15 @@ impl<H: SenderHandler> PathSender<H> {
         self.look_due = Instant::now() + Wall::from_nanos(STEP.as_nanos());
         self.note_taken()?;
         for path in 0..self.dials.len() {
-            // A path that refuses may be another host now: the others go on.
-            let _ = self.dial(path);
+            // A path that refuses later may be another host now: the others go on.
+            let is_first =
+                self.dials[path].opened == 0 && since(self.began) < latency::MEASURED_FOR;
+            match self.dial(path) {
+                Err(refused) if refused.is_misconfigured() && is_first => {
+                    return Err(refused.into());
+                }
+                _ => {}
+            }
             self.open_flow(path)?;
             self.check_closed(path)?;
         }

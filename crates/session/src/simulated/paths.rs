@@ -56,8 +56,8 @@ struct Queued {
 #[derive(Default)]
 struct Dial {
     connection: Option<ConnectionId>,
-    /// The handshake that measures the round trip: its answer was not repeated.
-    early: Option<ConnectionId>,
+    /// Handshakes that measure the round trip: their answers were not repeated.
+    early: Vec<ConnectionId>,
     flow: Option<FlowId>,
     attempts: Option<Attempts<ConnectionId>>,
     /// Numbers of units in the flow, by their numbers in the stream.
@@ -287,7 +287,7 @@ impl PathStream {
         while let Some(event) = self.senders[path].endpoint.poll_event() {
             let dial = &mut self.dials[path];
             match event {
-                Event::Early { connection } => dial.early = Some(connection),
+                Event::Early { connection } => dial.early.push(connection),
                 Event::Connected { connection, .. } => {
                     let Some(mut attempts) = dial.attempts.take() else { continue };
                     if attempts.take(|other| *other == connection).is_none() {
@@ -333,8 +333,8 @@ impl PathStream {
         let (mut longest, mut measured) = (None, 0);
         let waited = self.measuring.map_or(Duration::ZERO, |since| now.since(since));
         for path in 0..self.dials.len() {
-            let Dial { connection, flow, early, .. } = self.dials[path];
-            let began_early = connection.is_some() && connection == early;
+            let Dial { connection, flow, ref early, .. } = self.dials[path];
+            let began_early = connection.is_some_and(|id| early.contains(&id));
             let connection = connection.and_then(|id| self.senders[path].endpoint.connection(id));
             let Some(connection) = connection else { continue };
             let over = connection.statistics();
