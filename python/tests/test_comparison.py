@@ -541,7 +541,7 @@ def test_a_source_in_bursts_is_carried_beside_a_download(tmp_path: File) -> None
     skip_where_lacking(*together)
     path = Path(rtt_ms=20, share=5.0, source="cbr", queue_bdp=1.0)
     units = carried(path, together, tmp_path)
-    # Downloads fill the queue, so that each loses some, RIST more than half where the machine is busy.
+    # Downloads fill the queue, so that each loses some, RIST more than half on a busy machine.
     for name, mine in units.group_by("contender"):
         assert mine["latency_s"].null_count() < 0.8 * mine.height, name
     downloads = pl.read_parquet(tmp_path / "carried.parquet")["download_bps"]
