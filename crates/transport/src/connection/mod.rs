@@ -49,6 +49,7 @@ use migration::{Moved, Proofs};
 use ontempo_udp::Dscp;
 use receiving::Receiving;
 use sending::Sending;
+use silence::Carried;
 
 pub use errors::FlowError;
 pub(crate) use errors::Violation;
@@ -142,6 +143,7 @@ pub struct Connection {
     /// Time of the last probe of a side of which nothing was acknowledged, and whether it is still to be sent.
     probed: Time,
     owes_probe: bool,
+    carried: Carried,
     /// When units were first sent after the last arrival, or before it.
     asked: Option<Time>,
     last_word: LastWord,
@@ -191,6 +193,7 @@ impl Connection {
             tried: now,
             probed: now,
             owes_probe: false,
+            carried: Carried::starting(now),
             asked: None,
             last_word: LastWord::default(),
             dscp: None,
@@ -525,6 +528,9 @@ impl Connection {
         self.last_word.keep(&transmit, out);
         self.probes = self.probes.saturating_sub(1);
         let account = self.account.read();
+        if let Some(since) = self.account.waits_since() {
+            self.carried.note(since, account.delivered);
+        }
         let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
         for start in (0..transmit.size).step_by(segment) {
             let size = segment.min(transmit.size - start);

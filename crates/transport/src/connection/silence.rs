@@ -1,17 +1,63 @@
 //! What a side does that hears nothing, or of which nothing is acknowledged.
 
 use noq_proto::Transmit;
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
 use super::{Connection, MAX_PROBES, Stage};
 
 /// Silence begins so long after the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Interval of probes in silence, but no less than a round trip: media goes on so soon after the path
-/// has come back, at eight packets a second. The stack's own interval doubles with each (RFC 9002, section
-/// 6.2.1).
-const PROBE: Duration = Duration::from_millis(250);
+/// Probes begin when nothing was acknowledged for three round trips, in which the stack probes twice (RFC 9002,
+/// section 6.2.1), and so much longer.
+const UNACKNOWLEDGED: Duration = Duration::from_millis(100);
+
+/// Probes have one eighth of the rate that was acknowledged before, in the first second of an initial window in each
+/// round trip: all flows of a path together offer it one eighth of what it carried. The stack's own interval doubles with each probe; a burst of losses that lasts for a number of
+/// packets, not for a time, then lasts for seconds.
+const PROBE_SHARE: u64 = 8;
+
+/// Bytes that a probe counts for: the longest packets of most paths.
+const PROBE_SIZE: u64 = 1_500;
+
+/// The least interval of probes.
+const MIN_PROBE: Duration = Duration::from_millis(25);
+
+/// The largest interval, but no less than a round trip: media goes on so soon after the path has come back. It is the
+/// interval of all probes after [`QUICK`].
+const MAX_PROBE: Duration = Duration::from_millis(250);
+
+/// How long a path is probed by the rate that it carried.
+const QUICK: Duration = Duration::from_secs(10);
+
+/// What was acknowledged before a silence, over one second or more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Carried {
+    /// Two times at which more was acknowledged than at the one before, with the bytes: the first is the begin.
+    marks: [(Time, Bytes); 2],
+}
+
+impl Carried {
+    const SPAN: Duration = Duration::from_secs(1);
+
+    pub(super) fn starting(now: Time) -> Self {
+        Self { marks: [(now, Bytes::ZERO); 2] }
+    }
+
+    /// Notes how many bytes were acknowledged by `last`, the time of the last acknowledgement.
+    pub(super) fn note(&mut self, last: Time, acknowledged: Bytes) {
+        let (at, before) = self.marks[1];
+        if acknowledged > before && last.since(at) >= Self::SPAN {
+            self.marks = [self.marks[1], (last, acknowledged)];
+        }
+    }
+
+    /// The rate until `until`, of so many bytes. `None` before the first second with acknowledgements.
+    fn rate(&self, until: Time, acknowledged: Bytes) -> Option<Rate> {
+        let [(from, before), (then, _)] = self.marks;
+        (then > from).then(|| Rate::of(acknowledged - before, until.since(from)))
+    }
+}
 
 impl Connection {
     /// When a client that receives nothing sends more often. Everything sent is answered within a
@@ -22,7 +68,7 @@ impl Connection {
             return Time::NEVER;
         }
         if self.tried > self.heard {
-            return self.tried + PROBE.max(self.round_trips(1));
+            return Time::NEVER;
         }
         let interval = self.config.clock_interval;
         let interval = self.config.keep_alive.map_or(interval, |alive| interval.min(alive));
@@ -40,21 +86,29 @@ impl Connection {
         }
     }
 
-    /// When a side of which nothing is acknowledged sends more often, though it may receive: the path of its own
-    /// packets is interrupted, or it is a server, which hears no acknowledgement before it sends. The stack leaves
-    /// even acknowledgements unsent while the window is full.
+    /// When a side of which nothing is acknowledged sends a probe, whether it receives or not. The stack leaves even
+    /// acknowledgements unsent while the window is full.
     pub(super) fn unacknowledged_at(&self) -> Time {
         let Some(since) = self.account.waits_since().filter(|_| self.stage == Stage::Open) else {
             return Time::NEVER;
         };
-        // A client in silence does more.
-        if self.stack.side().is_client() && self.heard <= since {
-            return Time::NEVER;
-        }
         if self.probed > since {
-            return self.probed + PROBE.max(self.round_trips(1));
+            return self.probed + self.probe_interval(since);
         }
-        since + self.round_trips(3) + SILENCE
+        since + self.round_trips(3) + UNACKNOWLEDGED
+    }
+
+    /// From one probe to the next while nothing is acknowledged since `since`.
+    fn probe_interval(&self, since: Time) -> Duration {
+        let longest = MAX_PROBE.max(self.round_trips(1));
+        if self.probed.since(since) >= QUICK {
+            return longest;
+        }
+        let carried = self.carried.rate(since, self.account.read().delivered);
+        // What any new connection may send (RFC 9002, section 7.2).
+        let initial = Bytes::new(self.config.initial_window.get() * PROBE_SIZE);
+        let rate = carried.unwrap_or_else(|| Rate::of(initial, self.round_trips(1)));
+        rate.time_to_send(Bytes::new(PROBE_SIZE * PROBE_SHARE)).clamp(MIN_PROBE, longest)
     }
 
     /// Restarts the stack's probing, whose interval grows with time, or sends a probe beside it.
@@ -86,5 +140,44 @@ impl Connection {
     pub(super) fn answerless_at(&self) -> Time {
         let interval = self.config.clock_interval;
         self.answered + self.config.idle_timeout.max(interval * 2) + interval
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_rate_before_a_silence_is_of_one_to_two_seconds() {
+        let mut carried = Carried::starting(at(0));
+        let acknowledged = |ms: u64| Bytes::new(ms * 100);
+        for ms in (0..=900).step_by(10) {
+            carried.note(at(ms), acknowledged(ms));
+        }
+        assert_eq!(carried.rate(at(900), acknowledged(900)), None);
+        for ms in (910..=2_990).step_by(10) {
+            carried.note(at(ms), acknowledged(ms));
+        }
+        // Nothing is acknowledged any more.
+        for _ in 0..100 {
+            carried.note(at(2_990), acknowledged(2_990));
+        }
+        let rate = carried.rate(at(2_990), acknowledged(2_990));
+        assert_eq!(rate, Some(Rate::from_bits_per_sec(800_000)));
+    }
+
+    #[test]
+    fn a_lone_acknowledgement_in_a_silence_does_not_make_the_rate_higher() {
+        let mut carried = Carried::starting(at(0));
+        for ms in (0..=2_000).step_by(10) {
+            carried.note(at(ms), Bytes::new(ms * 100));
+        }
+        carried.note(at(4_000), Bytes::new(201_500));
+        let rate = carried.rate(at(4_000), Bytes::new(201_500)).expect("more than a second");
+        assert!(rate < Rate::from_bits_per_sec(400_000), "{rate:?}");
     }
 }

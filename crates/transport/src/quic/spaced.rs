@@ -130,6 +130,9 @@ impl Spaced {
 
     /// Makes a report if one is due.
     fn report(&mut self, now: Time) {
+        if self.outstanding.is_empty() {
+            self.account.wait_since(None);
+        }
         let Some(base) = self.base_rtt else { return };
         let report = self.counter.report();
         let has_news = report.next > self.last.next || self.lost;
@@ -165,6 +168,9 @@ impl Spaced {
 impl Controller for Spaced {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, stack_number: u64) {
         let now = self.epoch.time(now);
+        if self.outstanding.is_empty() {
+            self.account.wait_since(Some(now));
+        }
         if self.base_rtt.is_some() {
             let (number, sent, bytes) = (self.next, now, bytes.into());
             self.outstanding.push_back(Outstanding { number, stack_number, sent, bytes });
@@ -198,6 +204,7 @@ impl Controller for Spaced {
             self.counter.on_packet(packet.number);
         }
         self.account.write(|account| account.delivered += Bytes::new(bytes));
+        self.account.wait_since(Some(now));
         self.record(Some(span(rtt.get())));
     }
 
@@ -221,6 +228,9 @@ impl Controller for Spaced {
     }
 
     fn window(&self) -> u64 {
+        if self.account.is_exempt() {
+            return self.window.max(self.in_flight + u64::from(self.mtu) * 2);
+        }
         self.window
     }
 

@@ -15,7 +15,7 @@ const WITHOUT_QUEUE: (f64, f64) = (1.25, 0.002);
 const BLOCK_WEIGHT: f64 = 0.1;
 
 /// Losses are more than the inherent ones by chance alone in one of about forty: two standard
-/// deviations of a Poisson distribution.
+/// deviations.
 const DEVIATIONS: f64 = 2.0;
 
 /// Whether a path whose least round trip is `least` had no queue that counts when it took `rtt`.
@@ -30,6 +30,9 @@ pub(super) fn is_without_queue(rtt: Duration, least: Duration) -> bool {
 pub(super) struct InherentLoss {
     /// The estimate, 0 to 1.
     share: f64,
+    /// The variance of a block's losses, for each of its packets: `share` where packets are lost independently, more
+    /// where they are lost in bursts.
+    variance: f64,
     blocks: u32,
     // Of the block that is being collected.
     delivered: f64,
@@ -59,22 +62,35 @@ impl InherentLoss {
         if self.least_rtt.zip(min_rtt).is_some_and(|(block, path)| is_without_queue(block, path)) {
             self.blocks = self.blocks.saturating_add(1);
             let weight = (1.0 / f64::from(self.blocks)).max(BLOCK_WEIGHT);
-            self.share += weight * (self.lost / packets - self.share);
+            let beyond = self.lost - packets * self.share;
+            self.share += weight * beyond / packets;
+            self.variance = (1.0 - weight) * (self.variance + weight * beyond * beyond / packets);
         }
         (self.delivered, self.lost, self.least_rtt) = (0.0, 0.0, None);
     }
 
     /// Whether `lost` of so many packets is more than the path loses anyway, by more than `threshold` of
-    /// them and chance.
+    /// them and the chance of independent losses: for a time in which the rate rises, and losses that come
+    /// together may come from it.
     pub(super) fn is_exceeded(&self, lost: f64, packets: f64, threshold: f64) -> bool {
-        let inherent = packets * self.share;
-        lost > packets * threshold + inherent + DEVIATIONS * inherent.sqrt()
+        self.is_beyond(lost, packets, threshold, self.share)
     }
 
-    /// A round ends: whether its losses [exceed](Self::is_exceeded) those of the path.
+    /// The same with the chance of losses that come in bursts, as those before: for a time in which the rate does
+    /// not rise.
+    pub(super) fn is_exceeded_by_bursts(&self, lost: f64, packets: f64, threshold: f64) -> bool {
+        self.is_beyond(lost, packets, threshold, self.share.max(self.variance))
+    }
+
+    fn is_beyond(&self, lost: f64, packets: f64, threshold: f64, variance: f64) -> bool {
+        let chance = DEVIATIONS * (packets * variance).sqrt();
+        lost > packets * (threshold + self.share) + chance
+    }
+
+    /// A round ends: whether its losses [exceed](Self::is_exceeded_by_bursts) those of the path.
     pub(super) fn ends_round_exceeded(&mut self, threshold: f64) -> bool {
         let (lost, packets) = std::mem::take(&mut self.round);
-        self.is_exceeded(lost, packets, threshold)
+        self.is_exceeded_by_bursts(lost, packets, threshold)
     }
 }
 
@@ -87,11 +103,11 @@ mod tests {
 
     const PATH: Duration = Duration::from_millis(100);
 
-    /// The estimate after `packets`, of which a share is lost at random, with the given round trip.
-    fn estimate(share: f64, rtt: Duration, packets: u32) -> InherentLoss {
+    /// The estimate after `packets`, of which a share is lost at random in bursts of so many, with the given round trip.
+    fn estimate_of(share: f64, burst: u32, rtt: Duration, packets: u32) -> InherentLoss {
         let mut random = RandomStream::new(7, "inherent");
         let mut inherent = InherentLoss::default();
-        for _ in 0..packets {
+        for _ in 0..packets / burst {
             let is_lost = random.chance(share);
             let event = Event {
                 now: Time::ZERO,
@@ -102,9 +118,13 @@ mod tests {
                 sample: None,
                 repair: Repair::None,
             };
-            inherent.on_ack(&event, Some(PATH));
+            (0..burst).for_each(|_| inherent.on_ack(&event, Some(PATH)));
         }
         inherent
+    }
+
+    fn estimate(share: f64, rtt: Duration, packets: u32) -> InherentLoss {
+        estimate_of(share, 1, rtt, packets)
     }
 
     #[test]
@@ -120,5 +140,16 @@ mod tests {
         let inherent = estimate(0.05, PATH * 2, 5_000);
         assert_eq!(inherent.share(), 0.0);
         assert!(inherent.is_exceeded(5.0, 100.0, 0.02));
+    }
+
+    #[test]
+    fn a_burst_of_losses_as_those_before_is_chance_unless_the_rate_rises() {
+        let bursts = estimate_of(0.05, 20, PATH, 20_000);
+        assert!((bursts.share() - 0.05).abs() < 0.04, "{bursts:?}");
+        assert!(!bursts.is_exceeded_by_bursts(15.0, 100.0, 0.02), "{bursts:?}");
+        assert!(bursts.is_exceeded(15.0, 100.0, 0.02), "{bursts:?}");
+        assert!(bursts.is_exceeded_by_bursts(60.0, 100.0, 0.02), "{bursts:?}");
+        let single = estimate(0.05, PATH, 20_000);
+        assert!(single.is_exceeded_by_bursts(15.0, 100.0, 0.02), "{single:?}");
     }
 }

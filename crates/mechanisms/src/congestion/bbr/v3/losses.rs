@@ -7,6 +7,7 @@ use super::{Plateau, State, Undo, V3};
 use crate::recovery::{Lost, RateSample, Repair};
 
 impl V3 {
+    /// IsInflightTooHigh, in Startup.
     pub(super) fn is_inflight_too_high(&self, flow: &Flow, sample: &RateSample) -> bool {
         flow.inherent.is_exceeded(sample.lost, sample.in_flight, flow.parameters.loss_threshold)
     }

@@ -363,8 +363,11 @@ impl V3 {
         if is_lossy {
             self.undo.left = Some(State::Startup);
             self.is_filled = true;
-            self.inflight_long =
-                self.bdp(flow, self.max_bandwidth(), 1.0).max(self.inflight_latest);
+            // Where the application limited the flow, what was delivered says nothing of what the path holds.
+            if !flow.parameters.inherent_loss || !sample.is_application_limited {
+                let bdp = self.bdp(flow, self.max_bandwidth(), 1.0);
+                self.inflight_long = bdp.max(self.inflight_latest);
+            }
         }
         if self.loss_round_start {
             self.loss_events = 0;
