@@ -118,9 +118,15 @@ pub(crate) fn round_trip(statistics: &ConnectionStatistics) -> Option<Duration> 
     statistics.clock_round_trip.or(statistics.round_trip)
 }
 
-/// Whether the round trip is known well enough, or has been awaited for long enough.
-pub(crate) fn is_measured(statistics: &ConnectionStatistics, waited: Duration) -> bool {
-    statistics.clock_comparisons >= SAMPLES || waited >= MEASURED_FOR
+/// Whether the round trip is known well enough, or has been awaited for long enough. Where units may be sent before
+/// the Welcome, the handshake has measured it, and a loss has not lengthened it: what lets them be sent is never
+/// repeated.
+pub(crate) fn is_measured(
+    began_early: bool,
+    statistics: &ConnectionStatistics,
+    waited: Duration,
+) -> bool {
+    began_early || statistics.clock_comparisons >= SAMPLES || waited >= MEASURED_FOR
 }
 
 /// The latency by what a connection has measured; [`LEAST`] if it has measured nothing.
@@ -167,18 +173,17 @@ impl Latency {
         self.fixed.filter(|_| self.reliability != Reliability::Full)
     }
 
-    /// Fixes it for a new connection, unless it is. Where units may be sent before the Welcome it is by the
-    /// handshake's round trip, which a loss has not lengthened: what lets them be sent is never repeated. Else
-    /// samples of the round trip are awaited.
+    /// Fixes it for a new connection, unless it is: as soon as the round trip is [measured](is_measured).
     pub(crate) fn fix(&mut self, connection: &Connection) -> Duration {
         self.is_reported = false;
         if self.fixed.is_none() {
             let begun = Instant::now();
             let mut statistics = connection.statistics();
-            let is_awaited = self.reliability != Reliability::Full && !connection.began_early();
-            while is_awaited
-                && statistics.is_some_and(|statistics| !is_measured(&statistics, since(begun)))
-            {
+            let is_measured = |statistics: ConnectionStatistics| {
+                is_measured(connection.began_early(), &statistics, since(begun))
+            };
+            let is_awaited = self.reliability != Reliability::Full;
+            while is_awaited && statistics.is_some_and(|statistics| !is_measured(statistics)) {
                 std::thread::sleep(STEP);
                 statistics = connection.statistics();
             }

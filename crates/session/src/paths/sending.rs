@@ -240,12 +240,12 @@ impl<H: SenderHandler> PathSender<H> {
         Ok(())
     }
 
-    /// Whether all paths are measured, or were waited for. A handshake whose answer was not repeated measures one, as
-    /// [`Latency::fix`](crate::latency::Latency::fix) has it.
+    /// Whether all paths are measured, or were waited for.
     fn is_measured(&self, waited: Duration) -> bool {
         let is_measured = |connection: &Connection| {
+            let early = connection.began_early();
             let over = connection.statistics();
-            connection.began_early() || over.is_some_and(|over| latency::is_measured(&over, waited))
+            over.is_some_and(|over| latency::is_measured(early, &over, waited))
         };
         self.dials.iter().all(|dial| dial.connection.as_ref().is_some_and(is_measured))
             || waited >= latency::MEASURED_FOR

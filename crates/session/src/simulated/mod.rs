@@ -419,7 +419,7 @@ impl Stream {
         };
         let Some(connection) = self.sides[0].endpoint.connection(id) else { return };
         let statistics = connection.statistics();
-        if self.is_timed() && !latency::is_measured(&statistics, now.since(since)) {
+        if self.is_timed() && !latency::is_measured(false, &statistics, now.since(since)) {
             return;
         }
         self.sending.measuring = None;

@@ -339,7 +339,7 @@ impl PathStream {
             let Some(connection) = connection else { continue };
             let over = connection.statistics();
             longest = longest.max(latency::round_trip(&over));
-            measured += usize::from(began_early || latency::is_measured(&over, waited));
+            measured += usize::from(latency::is_measured(began_early, &over, waited));
             let Some(of_flow) = flow.and_then(|flow| connection.send_statistics(now, flow)) else {
                 continue;
             };

@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// A stateless reset came. The stack recognises it only until the first
+    /// A stateless reset came. The stack recognises it only until the first restart of
     /// [`try_harder`](Self::try_harder): `handle_network_change` of noq-proto 1.4.0 takes another of
     /// the peer's connection ids into use, whose token it tells its endpoint, but not its connection.
     pub(crate) fn on_reset(&mut self, now: Time) {

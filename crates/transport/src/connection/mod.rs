@@ -143,6 +143,8 @@ pub struct Connection {
     /// Time of the last probe of a side of which nothing was acknowledged, and whether it is still to be sent.
     probed: Time,
     owes_probe: bool,
+    /// After a restart, until the stack's timer has expired.
+    owes_stack_probe: bool,
     carried: Carried,
     /// When units were first sent after the last arrival, or before it.
     asked: Option<Time>,
@@ -193,6 +195,7 @@ impl Connection {
             tried: now,
             probed: now,
             owes_probe: false,
+            owes_stack_probe: false,
             carried: Carried::starting(now),
             asked: None,
             last_word: LastWord::default(),
@@ -383,6 +386,7 @@ impl Connection {
         let due = self.stack.poll_timeout().is_some_and(|at| self.epoch.time(at) <= now);
         if due {
             self.stack.handle_timeout(self.epoch.instant(now));
+            self.owes_stack_probe = false;
             self.urgent = true;
             self.probes = MAX_PROBES;
         }

@@ -8,13 +8,18 @@ use super::{Connection, MAX_PROBES, Stage};
 /// Silence begins so long after the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
 
+/// The interval at which the stack's own probing is restarted in silence, but no less than a round trip: its probes are
+/// of 1,200 bytes at most, for a path whose MTU has shrunk, and it sends none while others leave more often.
+const RESTART: Duration = Duration::from_secs(1);
+
 /// Probes begin when nothing was acknowledged for three round trips, in which the stack probes twice (RFC 9002,
 /// section 6.2.1), and so much longer.
 const UNACKNOWLEDGED: Duration = Duration::from_millis(100);
 
 /// Probes have one eighth of the rate that was acknowledged before, in the first second of an initial window in each
-/// round trip: all flows of a path together offer it one eighth of what it carried. The stack's own interval doubles with each probe; a burst of losses that lasts for a number of
-/// packets, not for a time, then lasts for seconds.
+/// round trip, within the bounds below: flows of a path that became silent together offer it so much less than it
+/// carried. The stack's own interval doubles with each probe; a burst of losses that lasts for a number of packets, not
+/// for a time, then lasts for seconds.
 const PROBE_SHARE: u64 = 8;
 
 /// Bytes that a probe counts for: the longest packets of most paths.
@@ -44,7 +49,7 @@ impl Carried {
         Self { marks: [(now, Bytes::ZERO); 2] }
     }
 
-    /// Notes how many bytes were acknowledged by `last`, the time of the last acknowledgement.
+    /// Notes how many bytes were acknowledged by `last`, when the wait for the next acknowledgement began.
     pub(super) fn note(&mut self, last: Time, acknowledged: Bytes) {
         let (at, before) = self.marks[1];
         if acknowledged > before && last.since(at) >= Self::SPAN {
@@ -68,7 +73,7 @@ impl Connection {
             return Time::NEVER;
         }
         if self.tried > self.heard {
-            return Time::NEVER;
+            return self.tried + RESTART.max(self.round_trips(1));
         }
         let interval = self.config.clock_interval;
         let interval = self.config.keep_alive.map_or(interval, |alive| interval.min(alive));
@@ -92,6 +97,10 @@ impl Connection {
         let Some(since) = self.account.waits_since().filter(|_| self.stage == Stage::Open) else {
             return Time::NEVER;
         };
+        // The stack's own comes first.
+        if self.owes_stack_probe && self.tried > since {
+            return self.tried + RESTART;
+        }
         if self.probed > since {
             return self.probed + self.probe_interval(since);
         }
@@ -106,22 +115,28 @@ impl Connection {
         }
         let carried = self.carried.rate(since, self.account.read().delivered);
         // What any new connection may send (RFC 9002, section 7.2).
-        let initial = Bytes::new(self.config.initial_window.get() * PROBE_SIZE);
+        let initial = Bytes::new(self.config.initial_window.get().saturating_mul(PROBE_SIZE));
         let rate = carried.unwrap_or_else(|| Rate::of(initial, self.round_trips(1)));
         rate.time_to_send(Bytes::new(PROBE_SIZE * PROBE_SHARE)).clamp(MIN_PROBE, longest)
     }
 
     /// Restarts the stack's probing, whose interval grows with time, or sends a probe beside it.
     pub(super) fn try_harder(&mut self, now: Time) {
-        if now >= self.silent_at() {
+        let is_silent = now >= self.silent_at();
+        if !is_silent && now < self.unacknowledged_at() {
+            return;
+        }
+        let since = self.account.waits_since().unwrap_or(now);
+        let is_due = now >= self.tried.max(since) + RESTART && !self.owes_stack_probe;
+        if is_silent || is_due {
             self.tried = now;
+            self.owes_stack_probe = true;
             self.stack.handle_network_change(None, self.epoch.instant(now));
-        } else if now >= self.unacknowledged_at() {
+        } else {
             self.probed = now;
             self.owes_probe = true;
+            self.owes_stack_probe = false;
             self.stack.ping();
-        } else {
-            return;
         }
         self.urgent = true;
         self.probes = MAX_PROBES;

@@ -296,6 +296,9 @@ impl Way {
         if mishaps.stalls.iter().any(|(begins, ends)| (*begins..*ends).contains(&now)) {
             return None;
         }
+        if mishaps.shrinks.is_some_and(|(from, most)| now >= from && payload.len() > most) {
+            return None;
+        }
         let size = Bytes::new(payload.len() as u64) + HEADERS;
         let Fate::Arrives { at, marked, .. } = self.link.offer(now, size, ecn.is_some()) else {
             return None;

@@ -29,6 +29,8 @@ pub struct Mishaps {
     pub marked: f64,
     /// Outages: begin and end.
     pub stalls: Vec<(Time, Time)>,
+    /// From a time on, datagrams longer than so many bytes are dropped: the path's MTU has shrunk.
+    pub shrinks: Option<(Time, usize)>,
 }
 
 impl Path {

@@ -57,7 +57,7 @@ fn path(random: &mut RandomStream) -> Path {
         buffer: Packets::new(pick(random, &[5, 20, 100])),
         loss,
         reordering: varies,
-        mishaps: Mishaps { damaged, repeated, marked, stalls },
+        mishaps: Mishaps { damaged, repeated, marked, stalls, shrinks: None },
     }
 }
 

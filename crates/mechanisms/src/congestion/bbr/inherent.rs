@@ -14,8 +14,8 @@ const WITHOUT_QUEUE: (f64, f64) = (1.25, 0.002);
 /// The weight of a block, once so many have been seen; before, all weigh the same.
 const BLOCK_WEIGHT: f64 = 0.1;
 
-/// Losses are more than the inherent ones by chance alone in one of about forty: two standard
-/// deviations.
+/// Losses are more than the inherent ones beyond so many standard deviations: by chance alone in one of about forty
+/// rounds where packets are lost independently, more often where they are lost in bursts.
 const DEVIATIONS: f64 = 2.0;
 
 /// Whether a path whose least round trip is `least` had no queue that counts when it took `rtt`.

@@ -84,10 +84,7 @@ impl V3 {
                 return true;
             }
         }
-        let (lost, in_flight) = (sample.lost, sample.in_flight);
-        let threshold = flow.parameters.loss_threshold;
-        let is_too_high = flow.inherent.is_exceeded_by_bursts(lost, in_flight, threshold);
-        if !is_too_high && self.inflight_long.is_finite() {
+        if !self.is_inflight_too_high(flow, sample) && self.inflight_long.is_finite() {
             self.inflight_long = self.inflight_long.max(sample.in_flight);
             if self.state == State::Up {
                 self.probe_upward(flow, event);
