@@ -8,8 +8,8 @@ use super::{Connection, MAX_PROBES, Stage};
 /// Silence begins so long after the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// The interval at which the stack's own probing is restarted in silence, but no less than a round trip: its probes are
-/// of 1,200 bytes at most, for a path whose MTU has shrunk, and it sends none while others leave more often.
+/// The interval at which the stack's own probing is restarted in silence: its probes are of 1,200 bytes at most, for a
+/// path whose MTU has shrunk, and it sends none while others leave more often.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// Probes begin when nothing was acknowledged for three round trips, in which the stack probes twice (RFC 9002,
@@ -65,7 +65,7 @@ impl Carried {
 }
 
 impl Connection {
-    /// When a client that receives nothing sends more often. Everything sent is answered within a
+    /// When a client that receives nothing restarts the stack's probing, once a round trip at most. Everything sent is answered within a
     /// round trip: units soon, and something is sent at each clock comparison or keep-alive. A server
     /// that must validate the client's new address can only do so when it receives a packet.
     pub(super) fn silent_at(&self) -> Time {

@@ -81,8 +81,13 @@ impl SharedAccount {
         self.0.is_exempt.store(is_exempt, Ordering::Relaxed);
     }
 
-    pub(super) fn is_exempt(&self) -> bool {
-        self.0.is_exempt.load(Ordering::Relaxed)
+    /// The window that the stack is given, in bytes: with room for a packet while one may go [beyond](Self::exempt)
+    /// it.
+    pub(super) fn window_for_stack(&self, window: u64, in_flight: u64, packet: u64) -> u64 {
+        if self.0.is_exempt.load(Ordering::Relaxed) {
+            return window.max(in_flight + packet * 2);
+        }
+        window
     }
 
     /// When the wait for the next acknowledgement began: at the last one, or when the first packet in flight was

@@ -572,11 +572,8 @@ where
     }
 
     fn window(&self) -> u64 {
-        let window = self.window_bytes();
-        if self.account.is_exempt() {
-            return window.max(self.bytes_in_flight + self.start.packet_size.get() * 2);
-        }
-        window
+        let packet = self.start.packet_size.get();
+        self.account.window_for_stack(self.window_bytes(), self.bytes_in_flight, packet)
     }
 
     fn metrics(&self) -> ControllerMetrics {

@@ -168,10 +168,10 @@ impl Spaced {
 impl Controller for Spaced {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, stack_number: u64) {
         let now = self.epoch.time(now);
-        if self.outstanding.is_empty() {
-            self.account.wait_since(Some(now));
-        }
         if self.base_rtt.is_some() {
+            if self.outstanding.is_empty() {
+                self.account.wait_since(Some(now));
+            }
             let (number, sent, bytes) = (self.next, now, bytes.into());
             self.outstanding.push_back(Outstanding { number, stack_number, sent, bytes });
             self.in_flight += bytes;
@@ -228,10 +228,7 @@ impl Controller for Spaced {
     }
 
     fn window(&self) -> u64 {
-        if self.account.is_exempt() {
-            return self.window.max(self.in_flight + u64::from(self.mtu) * 2);
-        }
-        self.window
+        self.account.window_for_stack(self.window, self.in_flight, self.mtu.into())
     }
 
     fn metrics(&self) -> ControllerMetrics {

@@ -116,7 +116,8 @@ fn an_outage_is_probed_with_an_eighth_of_the_rate_that_was_acknowledged_before()
         let share = size * 50 / 8;
         let bytes = bytes_in_outage(size);
         let of = format!("units of {size} bytes: {bytes:?}");
-        // In the first two seconds the window becomes full. Each second the stack sends four of its own, and one may be of the next.
+        // In the first two seconds the window becomes full. Each second the stack sends four of its own, and one may be
+        // of the next.
         let own = 4 * 1_200 + 1_472;
         for sent in &bytes[2..10] {
             assert!((share.max(LEAST) * 3 / 4..=share.max(LEAST) + own).contains(sent), "{of}");
