@@ -1,7 +1,7 @@
 //! A sender's connection: its flow, the units not yet acknowledged, and the receiver's reports.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -94,6 +94,8 @@ struct Lane {
     lifetime: Option<Duration>,
     /// Numbers of units in the flow, by their numbers in the stream.
     numbers: Mutex<BTreeMap<u64, u64>>,
+    /// How long what has arrived may lie unread, ns.
+    patience: AtomicU64,
 }
 
 impl Lane {
@@ -138,7 +140,7 @@ impl Taker for Lane {
     }
 
     fn done(&self) {
-        self.flow.run_here();
+        self.flow.visit(Duration::from_nanos(self.patience.load(Ordering::Relaxed)));
     }
 }
 
@@ -183,6 +185,7 @@ impl Session {
                 flow,
                 lifetime: (!is_reliable).then_some(lifetime),
                 numbers: Mutex::default(),
+                patience: AtomicU64::new(0),
             }),
             unsettled: VecDeque::new(),
             unsettled_bytes: 0,
@@ -219,6 +222,11 @@ impl Session {
             Err(NotTaken::Full) => Ok(Some(message)),
             Err(NotTaken::Failed(error)) => Err(Box::new((error, message))),
         }
+    }
+
+    /// What has arrived may lie unread for so long.
+    pub(crate) fn allow(&self, patience: Duration) {
+        self.lane.patience.store(patience.as_nanos(), Ordering::Relaxed);
     }
 
     /// What sends units on the thread of their source. Not with full reliability: messages are kept here then.

@@ -1,19 +1,20 @@
 //! Units on their way from a connection to the thread that sends datagrams, without another thread between.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_transport::Delivery;
 use ontempo_transport::live::{Connection, ReceiveFlow};
+use ontempo_transport::{ConnectionStatistics, Delivery};
 use ontempo_udp::{Clock, Wake};
 
 use crate::error::Error;
 use crate::flowing::Delays;
+use crate::latency::patience;
 use crate::message::{Content, read};
-use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler};
+use crate::receiver::{Receiver, ReceiverEvent, ReceiverHandler, Stream};
 use crate::sink::Sink;
 
 /// Sentences about units that are no messages, kept until the receiver asks; further ones are not.
@@ -25,6 +26,8 @@ pub(crate) struct Intake {
     state: Mutex<State>,
     /// The flow may have more than was taken.
     has_more: AtomicBool,
+    /// How long what has arrived may lie unread, ns.
+    patience: AtomicU64,
     /// Nothing is to be taken any more: who says so need not wait for all that has come.
     is_over: AtomicBool,
 }
@@ -56,6 +59,24 @@ impl Intake {
     /// True if [`take`](Self::take) may find something.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more.load(Ordering::Acquire)
+    }
+
+    /// What has arrived may lie unread for so long; none: it is read by the thread of the endpoint.
+    pub(crate) fn allow(&self, patience: Duration) {
+        self.patience.store(patience.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Has the endpoint of the flow read what has arrived, if that may wait.
+    pub(crate) fn visit(&self) {
+        let patience = Duration::from_nanos(self.patience.load(Ordering::Relaxed));
+        if patience == Duration::ZERO {
+            return;
+        }
+        let attached = self.lock().flow.as_ref().map(|attached| Arc::clone(&attached.flow));
+        // Hooks are called without the lock.
+        if let Some(flow) = attached {
+            flow.visit(patience);
+        }
     }
 
     /// Gives `to` what has come, with the time at which it came, until `to` breaks: it has room for one at least.
@@ -153,6 +174,15 @@ impl<H: ReceiverHandler> Receiver<H> {
 
     fn intake(&self) -> Option<&Arc<Intake>> {
         self.stream.as_ref().and_then(|stream| stream.sink.intake())
+    }
+
+    /// How long what has arrived may lie unread, by the round trip.
+    pub(crate) fn allow_patience(&self, over: &ConnectionStatistics) {
+        let latency = self.stream.as_ref().and_then(Stream::latency);
+        if let (Some(intake), Some(latency)) = (self.intake(), latency) {
+            let patience = over.round_trip.map(|round_trip| patience(latency, round_trip));
+            intake.allow(patience.unwrap_or(Duration::ZERO));
+        }
     }
 
     /// Reports and counts what was noted of units that were taken.

@@ -560,6 +560,10 @@ impl<H: ReceiverHandler> Receiver<H> {
         flow: &ReceiveFlow,
         reports: &SendFlow,
     ) -> Result<(), Error> {
+        let connection = over.statistics();
+        if let Some(connection) = &connection {
+            self.allow_patience(connection);
+        }
         let (Some(stream), Some(now)) = (&mut self.stream, flow.statistics()) else {
             return Ok(());
         };
@@ -567,7 +571,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         let flowing = Flowing {
             latency: stream.latency(),
             written_bytes: counts.bytes,
-            connection: over.statistics(),
+            connection,
             delays: self.delays,
         };
         let report = with_counts(with_flow(stream.before, &now), counts);

@@ -559,6 +559,9 @@ impl<H: SenderHandler> Sender<H> {
     fn poll_target(&mut self, session: &Session) -> Result<(), Error> {
         let Some(over) = session.connection.statistics() else { return Ok(()) };
         self.note_heard(session, &over);
+        if let Some(round_trip) = over.round_trip {
+            session.allow(latency::patience(self.latency.get(), round_trip));
+        }
         let target = self.following.update(Instant::now(), &over);
         match target.filter(|now| self.target.is_none_or(|last| differs(last, *now))) {
             Some(target) => {

@@ -114,6 +114,7 @@ pub struct Endpoint {
     share: Share,
     /// Memory of all connections.
     memory: u64,
+    hurries_until: Time,
 }
 
 impl fmt::Debug for Endpoint {
@@ -184,6 +185,7 @@ impl Endpoint {
             admission: Admission::new(share.clone()),
             share,
             memory: 0,
+            hurries_until: Time::ZERO,
         }
     }
 
@@ -330,6 +332,7 @@ impl Endpoint {
                     if !is_opened && start.is_some_and(|start| self.ids.is_foreign(&start)) {
                         kept.connection.on_reset(now);
                     }
+                    self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
                     let unproved = kept.connection.unproved(now);
                     if let Some(address) = unproved.and_then(|remote| self.aliases.real(remote)) {
                         let most = self.config.connections / usize::from(self.share.count().get());
@@ -363,6 +366,7 @@ impl Endpoint {
             if let Some(Some(kept)) = self.connections.get_mut(place) {
                 kept.wake = Time::NEVER;
                 kept.connection.handle_timeout(now);
+                self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
                 self.progress(now, place);
             }
         }
@@ -405,6 +409,11 @@ impl Endpoint {
             Some(&(at, _)) if at < Time::NEVER => Poll::WaitUntil(at.max(now)),
             _ => Poll::Idle,
         }
+    }
+
+    /// Until when datagrams are to be handled as soon as they arrive: a connection repairs what was lost.
+    pub(crate) fn hurries_until(&self) -> Time {
+        self.hurries_until
     }
 
     /// The next event.
@@ -567,6 +576,18 @@ impl Endpoint {
     }
 
     /// Processes a connection after an event.
+    /// Processes the datagrams that were [handled](Self::handle), as [`poll_transmit`](Self::poll_transmit) does otherwise:
+    /// units have arrived at `now` then.
+    pub(crate) fn process(&mut self, now: Time) {
+        self.set_clock(now);
+        for turn in 0..self.ready.len() {
+            let Some(&place) = self.ready.get(turn) else { return };
+            if self.connections[place].as_ref().is_some_and(|kept| kept.connection.touched) {
+                self.progress(now, place);
+            }
+        }
+    }
+
     fn progress(&mut self, now: Time, place: usize) {
         if let Some(Some(kept)) = self.connections.get_mut(place) {
             kept.connection.progress(now);

@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use rustix::event::PollFlags;
 
 use super::socket::{Reader, Taken};
+use super::visits::{Takes, Visits};
 use super::wait::{Ready, WakeEvents, Waker, minimize_timer_slack, wake_pair};
 use super::{Clock, Next, Protocol, Socket, Transmit};
 
@@ -195,6 +196,8 @@ impl<P: Protocol> Driver<P> {
             buffer: Vec::new(),
             pending: None,
             errors: 0,
+            visits: Visits::default(),
+            leaves_reading: false,
         })));
         let place = Arc::clone(&work);
         let run = move || or_drop(&place, || run(&place, &socket, clock, &wake_events)).flatten();
@@ -250,7 +253,19 @@ impl<P: Protocol> Driver<P> {
     /// may call this: then its own thread goes on. This waits for no lock of the driver. If the protocol panics, the driver ends,
     /// and the caller goes on.
     pub fn run_here(&self) {
-        let run = || self.work.try_lock().ok()?.as_mut()?.run_here();
+        self.run_on_this_thread(Work::run_here);
+    }
+
+    /// As [`run_here`](Self::run_here), on a thread that does so again and again: where that is at least each `patience`,
+    /// the driver's thread leaves to it what it `takes`, which saves a wake-up for each datagram that arrives. What arrives
+    /// after the last visit is read twice `patience` after that visit. Only where the kernel notes times of arrival, and not while
+    /// the protocol [hurries](Protocol::hurries_until).
+    pub fn visit(&self, patience: Duration, takes: Takes) {
+        self.run_on_this_thread(|work| work.visit(patience, takes));
+    }
+
+    fn run_on_this_thread(&self, run: impl FnOnce(&mut Work<P>) -> Option<Time>) {
+        let run = || run(self.work.try_lock().ok()?.as_mut()?);
         match or_drop(&self.work, run).flatten() {
             Some(until) => self.shared.waker.wake_by(until),
             None => self.shared.waker.wake(),
@@ -324,6 +339,9 @@ struct Work<P: Protocol> {
     pending: Option<(Transmit, usize)>,
     /// Read errors in a row.
     errors: u32,
+    visits: Visits,
+    /// The thread sleeps and does not wait for the socket: who visits reads.
+    leaves_reading: bool,
 }
 
 /// Result of sending.
@@ -374,7 +392,8 @@ impl<P: Protocol> Work<P> {
             return self.receive().map(|()| None);
         }
         self.take_commands();
-        if ready.readable {
+        let is_left = std::mem::take(&mut self.leaves_reading);
+        if ready.readable || is_left && !self.visits.read(self.clock.now()) {
             self.receive()?;
         }
         let (until, precise) = match self.go_on() {
@@ -396,12 +415,18 @@ impl<P: Protocol> Work<P> {
             }
         }
         let timeout = self.protocol.next_timeout();
-        let until = paced.min(timeout);
+        let mut until = paced.min(timeout);
         let precise = self.precise && precise && paced <= timeout;
-        let reads_later = timeout < Time::NEVER
-            && self.reader.knows_arrivals()
-            && self.protocol.reads_at_timeout();
-        let mut wanted = if reads_later { PollFlags::empty() } else { PollFlags::IN };
+        let knows_arrivals = self.reader.knows_arrivals();
+        let reads_later =
+            timeout < Time::NEVER && knows_arrivals && self.protocol.reads_at_timeout();
+        let now = self.clock.now();
+        self.leaves_reading = knows_arrivals && !reads_later && self.is_read_for(now);
+        if self.leaves_reading {
+            until = self.visits.wake(now, until);
+        }
+        let waits_for_socket = !reads_later && !self.leaves_reading;
+        let mut wanted = if waits_for_socket { PollFlags::IN } else { PollFlags::empty() };
         if self.pending.is_some() {
             wanted |= PollFlags::OUT;
         }
@@ -420,6 +445,26 @@ impl<P: Protocol> Work<P> {
         let Sending::Until(until, _) = self.go_on() else { return None };
         let is_over = self.pending.is_some() || self.protocol.is_finished();
         (!is_over).then(|| until.min(self.protocol.next_timeout()))
+    }
+
+    /// As [`run_here`](Self::run_here), and reads what its thread has left.
+    fn visit(&mut self, patience: Duration, takes: Takes) -> Option<Time> {
+        self.visits.note(self.clock.now(), patience, takes);
+        if !self.leaves_reading {
+            return self.run_here();
+        }
+        if self.receive().is_err() {
+            // It is for the thread to end by it.
+            self.visits.end();
+        }
+        let until = self.run_here()?;
+        let now = self.clock.now();
+        // Otherwise the thread has to wait for the socket again.
+        self.is_read_for(now).then(|| self.visits.wake(now, until))
+    }
+
+    fn is_read_for(&self, now: Time) -> bool {
+        self.visits.read(now) && self.protocol.hurries_until() <= now
     }
 
     /// Does what is due, and sends.

@@ -1,6 +1,6 @@
 //! Of a protocol that another thread runs.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{ThreadId, current, sleep};
@@ -17,6 +17,7 @@ const LONG: Wall = Wall::from_secs(5);
 struct Watch {
     reports: Sender<(ThreadId, Handled)>,
     timeout: Time,
+    hurries_until: Time,
     /// Its own driver.
     own: Weak<OnceLock<Driver<Watch>>>,
     /// Ends the wait for the test.
@@ -27,6 +28,8 @@ struct Watch {
 enum Order {
     /// The next timeout.
     Timeout(Time),
+    /// Until when what arrives is to be read at once.
+    Hurry(Time),
     Panic,
     /// Runs the driver within itself.
     Again,
@@ -58,6 +61,7 @@ impl Protocol for Watch {
         self.report(Handled::Command);
         match command {
             Order::Timeout(at) => self.timeout = at,
+            Order::Hurry(until) => self.hurries_until = until,
             Order::Panic => panic!("as the test wants it"),
             Order::Again => {
                 let driver = self.own.upgrade().expect("it runs");
@@ -76,6 +80,10 @@ impl Protocol for Watch {
 
     fn next_timeout(&self) -> Time {
         self.timeout
+    }
+
+    fn hurries_until(&self) -> Time {
+        self.hurries_until
     }
 
     fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
@@ -100,8 +108,9 @@ impl Watched {
         let to = socket.local_address().expect("an address");
         let ((report, reports), (go_on, gate)) = (channel(), channel());
         let (driver, clock) = (Arc::<OnceLock<_>>::default(), Clock::new());
-        let watch =
-            Watch { reports: report, timeout: Time::NEVER, own: Arc::downgrade(&driver), gate };
+        let own = Arc::downgrade(&driver);
+        let (timeout, hurries_until) = (Time::NEVER, Time::ZERO);
+        let watch = Watch { reports: report, timeout, hurries_until, own, gate };
         let started = Driver::spawn(socket, watch, clock, DriverOptions::default());
         let _ = driver.set(started.expect("a thread"));
         Self { driver, clock, to, reports, go_on }
@@ -120,6 +129,26 @@ impl Watched {
         sleep(Wall::from_millis(20));
         self.driver().queue(order).expect("taken");
         self.driver().run_here();
+    }
+
+    /// Visits it twice at once, as one who comes each `patience`, and has its thread notice: it reads a datagram itself first.
+    fn begin_visits(&self, far: &UdpSocket, patience: Duration) {
+        (0..2).for_each(|_| self.driver().visit(patience, Takes::Datagrams));
+        self.send(far);
+        assert_eq!(self.reported().1, Handled::Datagram);
+    }
+
+    fn send(&self, far: &UdpSocket) {
+        far.send_to(b"one", self.to).expect("sent");
+    }
+
+    /// Who reads a datagram that comes while nobody visits for a while.
+    fn reader(&self, far: &UdpSocket) -> Option<ThreadId> {
+        // The thread is asleep by then, mostly.
+        sleep(Wall::from_millis(20));
+        self.send(far);
+        let read = self.reports.recv_timeout(Wall::from_millis(50)).ok();
+        read.map(|(by, _)| by)
     }
 
     /// Whether this thread was the one that handled the command.
@@ -152,7 +181,7 @@ fn what_is_queued_is_handled_by_who_runs_it_and_what_is_due_later_by_the_driver(
 #[test]
 fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
     let watched = Watched::start();
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     for _ in 0..20 {
         (0..50).for_each(|_| watched.driver().run_here());
         far.send_to(b"one", watched.to).expect("sent");
@@ -160,6 +189,82 @@ fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
         assert_eq!(handled, Handled::Datagram);
         assert_ne!(by, current().id());
     }
+}
+
+#[test]
+fn what_arrives_is_left_to_who_visits_and_read_by_the_driver_when_the_visits_end() {
+    let watched = Watched::start();
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let patience = Duration::from_secs(2);
+    watched.begin_visits(&far, patience);
+    if !cfg!(target_os = "linux") {
+        assert!(watched.reader(&far).is_some(), "nobody knows when it arrived");
+        return;
+    }
+    until_here(|| {
+        let left = watched.reader(&far).is_none();
+        if left {
+            watched.driver().visit(patience, Takes::Datagrams);
+            assert_eq!(watched.reported(), (current().id(), Handled::Datagram));
+        }
+        left
+    });
+    watched.begin_visits(&far, Duration::from_millis(100));
+    watched.send(&far);
+    let (by, handled) = watched.reported();
+    assert_eq!(handled, Handled::Datagram);
+    assert_ne!(by, current().id());
+}
+
+#[test]
+fn visits_that_are_too_far_apart_leave_reading_to_the_driver() {
+    let watched = Watched::start();
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    watched.begin_visits(&far, Duration::from_secs(2));
+    sleep(Wall::from_millis(20));
+    watched.driver().visit(Duration::from_millis(1), Takes::Datagrams);
+    watched.send(&far);
+    let (by, _) = watched.reported();
+    assert_ne!(by, current().id());
+}
+
+#[test]
+fn a_protocol_that_hurries_has_its_driver_read_whoever_visits() {
+    let watched = Watched::start();
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    watched.begin_visits(&far, Duration::from_secs(2));
+    let hurry = Order::Hurry(watched.clock.now() + Duration::from_secs(60));
+    watched.driver().command(hurry).expect("taken");
+    assert_eq!(watched.reported().1, Handled::Command);
+    (0..2).for_each(|_| watched.driver().visit(Duration::from_secs(2), Takes::Datagrams));
+    watched.send(&far);
+    let (by, _) = watched.reported();
+    assert_ne!(by, current().id());
+}
+
+#[test]
+fn what_is_due_is_left_to_one_who_takes_all() {
+    let watched = Watched::start();
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    watched.begin_visits(&far, Duration::from_secs(2));
+    until_here(|| {
+        sleep(Wall::from_millis(20));
+        let due = watched.clock.now() + Duration::from_millis(20);
+        watched.driver().queue(Order::Timeout(due)).expect("taken");
+        watched.driver().visit(Duration::from_secs(2), Takes::All);
+        let is_here = watched.was_here();
+        sleep(Wall::from_millis(40));
+        // Unless this thread was kept waiting, nobody else has.
+        let left = watched.reports.try_recv().is_err();
+        if left {
+            watched.driver().visit(Duration::from_secs(2), Takes::All);
+            assert_eq!(watched.reported(), (current().id(), Handled::Timeout));
+        }
+        is_here && left
+    });
 }
 
 #[test]

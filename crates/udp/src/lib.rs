@@ -29,6 +29,7 @@ mod plain;
 mod protocol;
 pub mod secret;
 mod socket;
+mod visits;
 mod wait;
 
 #[cfg(target_os = "linux")]
@@ -40,6 +41,7 @@ pub use group::Steering;
 pub use protocol::{Datagram, Next, Protocol, Transmit};
 pub use secret::{Cookie, CookieJar, random};
 pub use socket::{BindError, Fragmentation, Socket, SocketOptions, any_for};
+pub use visits::Takes;
 
 #[cfg(test)]
 mod here_tests;

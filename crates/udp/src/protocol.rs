@@ -87,6 +87,11 @@ pub trait Protocol: Send + 'static {
         false
     }
 
+    /// Until when what arrives is to be read at once, also where another thread [visits](super::Driver::visit).
+    fn hurries_until(&self) -> Time {
+        Time::ZERO
+    }
+
     /// Writes the next packet to `buffer`, which is empty.
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next;
 

@@ -94,6 +94,8 @@ pub(super) struct AckGate {
     policy: Option<AckPolicy>,
     largest: Option<u64>,
     newest_at: Option<Time>,
+    /// When a number came last that did not follow the largest.
+    gap_at: Option<Time>,
     due: Due,
 }
 
@@ -121,10 +123,18 @@ impl AckGate {
         self.newest_at
     }
 
+    /// When a gap between packets was last seen to begin or to be filled.
+    pub(super) fn gap_at(&self) -> Option<Time> {
+        self.gap_at
+    }
+
     /// Packet `number` was received. A number that does not follow the largest begins a gap, fills
     /// one or is a duplicate: it is acknowledged immediately.
     pub(super) fn on_packet(&mut self, now: Time, number: u64) {
         let in_order = self.largest.is_none_or(|largest| number == largest + 1);
+        if !in_order {
+            self.gap_at = Some(now);
+        }
         if Some(number) > self.largest {
             (self.largest, self.newest_at) = (Some(number), Some(now));
         }

@@ -60,6 +60,12 @@ pub use statistics::{ConnectionStatistics, DelayStatistics, ReceiveStatistics, S
 /// Probes that the stack sends on a probe timeout (RFC 9002, section 6.2.4).
 const MAX_PROBES: u8 = 2;
 
+/// Round trips for which a loss is being repaired: the request and its answer, once again if the first is lost, too.
+const REPAIR_ROUND_TRIPS: u64 = 2;
+
+/// At most for so long.
+const MAX_HURRY: Duration = Duration::from_secs(2);
+
 /// An event for the application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ConnectionEvent {
@@ -379,6 +385,16 @@ impl Connection {
             self.acks.on_packet(now, number);
         }
         is_opened
+    }
+
+    /// Until when each packet is to be processed as soon as it arrives: something was lost, and is repaired.
+    pub(crate) fn hurries_until(&self, now: Time) -> Time {
+        let Some(since) = self.acks.gap_at().max(self.account.lost_at()) else { return Time::ZERO };
+        if now.since(since) > MAX_HURRY {
+            return Time::ZERO;
+        }
+        let round_trip = self.round_trip().unwrap_or(self.config.assumed_round_trip);
+        since + (round_trip * REPAIR_ROUND_TRIPS).min(MAX_HURRY)
     }
 
     /// Handles timeouts.

@@ -32,6 +32,10 @@ const MAX_DROPPED: usize = 4096;
 /// datagram keeps the whole buffer allocated.
 const RECEIVE_BUFFER: usize = 16 << 10;
 
+/// Datagrams that arrive within this time are processed together, as if they had arrived when they are read. A batch of
+/// one call arrives at once, and a wake-up takes as long.
+const TOGETHER: Duration = Duration::from_micros(100);
+
 /// Polls in a row at whose events programs' queues were filled or emptied. Mostly there are two; programs
 /// as fast as this thread must not keep it from what it receives.
 const MAX_ROUNDS: usize = 64;
@@ -86,6 +90,10 @@ pub(super) struct EndpointDriver {
     max_closed: u64,
     incoming: Option<Arc<Mailbox<Incoming>>>,
     wake: Time,
+    /// The latest time that the endpoint was given.
+    latest: Time,
+    /// When the first datagram arrived that the endpoint has been given and has not processed.
+    unprocessed: Option<Time>,
     /// When the thread ends even if connections are left.
     ends_at: Time,
     /// Receives the next datagrams.
@@ -105,6 +113,8 @@ impl EndpointDriver {
             max_closed,
             incoming,
             wake: Time::NEVER,
+            latest: Time::ZERO,
+            unprocessed: None,
             ends_at: Time::NEVER,
             receive_buffer: BytesMut::new(),
             tasks: Tasks::default(),
@@ -115,6 +125,18 @@ impl EndpointDriver {
     fn connection(&mut self, id: ConnectionId) -> Option<(&mut Connection, &mut ConnectionQueues)> {
         let queues = self.connections.get_mut(&id)?;
         Some((self.endpoint.connection(id)?, queues))
+    }
+
+    /// The endpoint goes on at `now`. What it was given long before has arrived then, and not now.
+    fn reach(&mut self, now: Time) {
+        if let Some(first) = self.unprocessed
+            && now.since(first) > TOGETHER
+        {
+            self.endpoint.process(self.latest);
+            self.handle_events(self.latest);
+            self.unprocessed = None;
+        }
+        self.latest = now;
     }
 
     /// True if there was one.
@@ -424,11 +446,15 @@ impl Protocol for EndpointDriver {
         }
         self.receive_buffer.extend_from_slice(datagram.data);
         let data = self.receive_buffer.split();
-        self.endpoint.handle(now, Source::from(&datagram), data);
-        self.handle_events(now);
+        let came = datagram.received.max(self.latest).min(now);
+        self.reach(came);
+        self.endpoint.handle(came, Source::from(&datagram), data);
+        self.unprocessed.get_or_insert(came);
+        self.handle_events(came);
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
+        self.reach(now);
         match command {
             Command::Connect { remote, name, trust, token, shared, reply } => {
                 let result = self.connect(now, (remote, &name), (&trust, token), shared);
@@ -480,6 +506,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.reach(now);
         self.wake = Time::NEVER;
         self.endpoint.handle_timeout(now);
         self.handle_events(now);
@@ -493,6 +520,8 @@ impl Protocol for EndpointDriver {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
+        self.reach(now);
+        self.unprocessed = None;
         let mut rounds = 0;
         let poll = loop {
             let poll = self.endpoint.poll_transmit(now, buffer);
@@ -521,6 +550,10 @@ impl Protocol for EndpointDriver {
             self.ends_at = Time::ZERO;
         }
         next
+    }
+
+    fn hurries_until(&self) -> Time {
+        self.endpoint.hurries_until()
     }
 
     fn is_finished(&self) -> bool {

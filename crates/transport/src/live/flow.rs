@@ -6,6 +6,7 @@ use std::time::Duration as Wall;
 
 use bytes::Bytes;
 use ontempo_foundation::Duration;
+use ontempo_udp::Takes;
 
 use super::error::Error;
 use super::mailbox::Mailbox;
@@ -129,6 +130,13 @@ impl SendFlow {
         self.thread.run_here();
     }
 
+    /// As [`run_here`](Self::run_here), by a thread that does so again and again: if it does at least each `patience`, it also
+    /// reads what has arrived, for which the thread of the endpoint is not woken then. What arrives after the last visit may be
+    /// read twice `patience` later.
+    pub fn visit(&self, patience: Duration) {
+        self.thread.visit(patience, Takes::Datagrams);
+    }
+
     /// Numbers of the units dropped at their deadline since the last call: the peer's program does
     /// not receive them. At most 4,096; the oldest beyond are discarded.
     pub fn dropped(&self) -> Vec<u64> {
@@ -247,6 +255,11 @@ impl ReceiveFlow {
             self.release();
         }
         next
+    }
+
+    /// Has the endpoint read what has arrived on the calling thread: as [`SendFlow::visit`].
+    pub fn visit(&self, patience: Duration) {
+        self.thread.visit(patience, Takes::All);
     }
 
     /// The program is done with the flow: the peer may open another.

@@ -5,7 +5,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration as Wall;
 
-use ontempo_udp::{Clock, CommandError, Driver, DriverOptions, Socket};
+use ontempo_foundation::Duration;
+use ontempo_udp::{Clock, CommandError, Driver, DriverOptions, Socket, Takes};
 
 use super::driver::{EndpointDriver, Tasks};
 use super::error::Error;
@@ -65,11 +66,26 @@ impl EndpointThread {
         }
     }
 
+    /// As [`run_here`](Self::run_here); see [`Driver::visit`].
+    pub(super) fn visit(&self, patience: Duration, takes: Takes) {
+        if let Some(driver) = &self.driver {
+            driver.visit(patience, takes);
+        }
+    }
+
     /// Sends a command to the thread, waiting while the queue is full; false if it has ended.
-    pub(super) fn command(&self, mut command: Command) -> bool {
+    pub(super) fn command(&self, command: Command) -> bool {
+        self.pass(command, Driver::command)
+    }
+
+    fn pass(
+        &self,
+        mut command: Command,
+        to: impl Fn(&Driver<EndpointDriver>, Command) -> Result<(), CommandError<Command>>,
+    ) -> bool {
         let Some(driver) = &self.driver else { return false };
         loop {
-            match driver.command(command) {
+            match to(driver, command) {
                 Ok(()) => return true,
                 Err(CommandError::Ended(_)) => return false,
                 Err(CommandError::Full(returned)) => {
@@ -80,12 +96,14 @@ impl EndpointThread {
         }
     }
 
-    /// Sends a command and waits for its reply; `None` if the thread or the connection has ended.
+    /// Has a command handled, on this thread if that of the endpoint sleeps, and waits for its reply; `None` if the thread or the
+    /// connection has ended.
     pub(super) fn request<R>(&self, command: impl FnOnce(SyncSender<R>) -> Command) -> Option<R> {
         let (sender, reply) = std::sync::mpsc::sync_channel(1);
-        if !self.command(command(sender)) {
+        if !self.pass(command(sender), Driver::queue) {
             return None;
         }
+        self.run_here();
         reply.recv().ok()
     }
 }

@@ -51,6 +51,8 @@ struct Shared {
     is_exempt: AtomicBool,
     /// When the wait for the next acknowledgement began, ns; [`NOTHING`]: nothing is in flight.
     waits_since: AtomicU64,
+    /// When a packet was last found lost, ns; [`NOTHING`]: none was.
+    lost_at: AtomicU64,
 }
 
 const NOTHING: u64 = u64::MAX;
@@ -61,6 +63,7 @@ impl Default for Shared {
             account: Mutex::default(),
             is_exempt: AtomicBool::new(false),
             waits_since: AtomicU64::new(NOTHING),
+            lost_at: AtomicU64::new(NOTHING),
         }
     }
 }
@@ -93,12 +96,25 @@ impl SharedAccount {
     /// When the wait for the next acknowledgement began: at the last one, or when the first packet in flight was
     /// sent. `None` if nothing is in flight.
     pub(crate) fn waits_since(&self) -> Option<Time> {
-        let nanos = self.0.waits_since.load(Ordering::Relaxed);
-        (nanos != NOTHING).then(|| Time::from_nanos(nanos))
+        read(&self.0.waits_since)
     }
 
     pub(super) fn wait_since(&self, since: Option<Time>) {
         let nanos = since.map_or(NOTHING, Time::as_nanos);
         self.0.waits_since.store(nanos, Ordering::Relaxed);
     }
+
+    /// When the stack last found a packet lost.
+    pub(crate) fn lost_at(&self) -> Option<Time> {
+        read(&self.0.lost_at)
+    }
+
+    pub(super) fn note_loss(&self, now: Time) {
+        self.0.lost_at.store(now.as_nanos(), Ordering::Relaxed);
+    }
+}
+
+fn read(nanos: &AtomicU64) -> Option<Time> {
+    let nanos = nanos.load(Ordering::Relaxed);
+    (nanos != NOTHING).then(|| Time::from_nanos(nanos))
 }

@@ -502,6 +502,7 @@ where
 
     fn on_packet_lost(&mut self, _bytes: u16, stack_number: u64, now: Instant) {
         let now = self.epoch.time(now);
+        self.account.note_loss(now);
         let in_flight = self.in_flight();
         if let Some(packet) = self.take(stack_number, None) {
             // A retransmission belongs to no train.

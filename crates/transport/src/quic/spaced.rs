@@ -216,8 +216,10 @@ impl Controller for Spaced {
     }
 
     fn on_packet_lost(&mut self, _bytes: u16, stack_number: u64, now: Instant) {
+        let now = self.epoch.time(now);
+        self.account.note_loss(now);
         self.lost |= self.take(|packet| packet.stack_number == stack_number).is_some();
-        self.report(self.epoch.time(now));
+        self.report(now);
     }
 
     /// The spacing reacts to losses by its reports only.
