@@ -88,7 +88,6 @@ pub fn configuration() -> Configuration {
         idle_timeout: Duration::from_secs(4),
         keep_alive: Some(Duration::from_secs(1)),
         handshake_timeout: Duration::from_secs(3),
-        asks_once: true,
         ..defaults
     }
 }
