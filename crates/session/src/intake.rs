@@ -28,6 +28,8 @@ pub(crate) struct Intake {
     has_more: AtomicBool,
     /// How long what has arrived may lie unread, ns.
     patience: AtomicU64,
+    /// Held while what has arrived is read: whoever detaches has the last reference to the flow, and not the thread that plays.
+    visiting: Mutex<()>,
     /// Nothing is to be taken any more: who says so need not wait for all that has come.
     is_over: AtomicBool,
 }
@@ -72,8 +74,9 @@ impl Intake {
         if patience == Duration::ZERO {
             return;
         }
+        let _visiting = self.visiting.lock().unwrap_or_else(PoisonError::into_inner);
         let attached = self.lock().flow.as_ref().map(|attached| Arc::clone(&attached.flow));
-        // Hooks are called without the lock.
+        // Hooks are called without the lock of the state.
         if let Some(flow) = attached {
             flow.visit(patience);
         }
@@ -141,6 +144,7 @@ impl Intake {
         // The hook is called without the lock.
         let attached = self.lock().flow.take();
         self.is_over.store(false, Ordering::Release);
+        drop(self.visiting.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(Attached { flow, .. }) = attached {
             flow.on_change(|| {});
             flow.wake_no_reader(false);

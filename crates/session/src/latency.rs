@@ -40,21 +40,27 @@ const STEP: Wall = Wall::from_millis(5);
 /// The least latency that holds one repair: a packet is known to be lost 5/4 of a round trip after it
 /// was sent (`time_threshold` of the transport's configuration), and at least 1 ms.
 pub fn for_one_repair(round_trip: Duration) -> Duration {
-    whole_millis(round_trip + round_trip / 4).max(Duration::from_millis(1))
+    whole_millis(for_repair(round_trip)).max(Duration::from_millis(1))
+}
+
+fn for_repair(round_trip: Duration) -> Duration {
+    round_trip + round_trip / 4
 }
 
 /// Most time for which what has arrived may lie unread: the wake-ups of two threads are one then.
 const MAX_PATIENCE: Duration = Duration::from_millis(8);
 
-/// How long what has arrived may lie unread, at a stream of this latency: none if a repair might come too late for it. A loss
-/// is found so much later, at both ends, and what follows it is read at once. Of the 4 round trips of a latency that
-/// is [chosen](chosen) three repairs leave a quarter of one; where there is room for six, a longer pause costs some of these.
+/// How long what has arrived may lie unread at either end of a stream of this latency, so that as many repairs fit, or six. A
+/// loss is found so much later; what follows it is read at once. Of the four round trips of a latency that is
+/// [chosen](chosen) three repairs leave a quarter of one.
 pub(crate) fn patience(latency: Duration, round_trip: Duration) -> Duration {
     if latency < round_trip * 5 / 2 {
         return Duration::ZERO;
     }
-    let beside_six = (latency / 6).saturating_sub(round_trip) / 2;
-    beside_six.max(round_trip / 8).min(latency / 24).min(MAX_PATIENCE)
+    let repair = for_repair(round_trip);
+    let beside_six = (latency / 6).saturating_sub(repair) / 2;
+    let left = Duration::from_nanos(latency.as_nanos() % repair.as_nanos().max(1));
+    beside_six.max(left / 2).min(latency / 24).min(MAX_PATIENCE)
 }
 
 /// The grace of a flow: what is not sent again is not waited for.
@@ -272,19 +278,20 @@ mod tests {
         assert_eq!(of(400, 100), millis(8));
         assert_eq!(of(1_200, 300), millis(8));
         assert_eq!(of(120, 1), millis(5), "many repairs fit");
-        assert_eq!(of(120, 20), Duration::from_micros(2_500), "an eighth of the round trip");
-        assert_eq!(of(240, 100), Duration::ZERO, "one repair fits, and little else");
+        assert_eq!(of(110, 20), millis(110) / 24, "four repairs fit, and half of one");
+        assert_eq!(of(240, 100), Duration::ZERO, "one repair fits, and not two");
+        assert_eq!([of(250, 100), of(375, 100)], [Duration::ZERO; 2], "just two, and three");
     }
 
     proptest! {
         #[test]
-        fn lying_unread_costs_no_repair(latency in 1u64..5_000, round_trip in 0u64..2_000) {
-            let (latency, round_trip) = (millis(latency), millis(round_trip));
-            let lain = patience(latency, round_trip);
+        fn lying_unread_costs_no_repair_of_six(latency in 1u64..5_000, round_trip in 1u64..2_000) {
+            let repair = millis(round_trip) * 5 / 4;
+            let repairs = |latency: Duration| latency.as_nanos() / repair.as_nanos();
+            let latency = millis(latency);
+            let lain = patience(latency, millis(round_trip));
             prop_assert!(lain <= millis(8) && lain <= latency / 24);
-            // Both ends may be late by half of it: once in a round trip's eighth, or six times.
-            let six = (round_trip + lain * 2) * 6 <= latency;
-            prop_assert!(lain == Duration::ZERO || lain <= round_trip / 8 || six);
+            prop_assert!(repairs(latency.saturating_sub(lain * 2)) >= repairs(latency).min(6));
         }
     }
 }

@@ -332,7 +332,6 @@ impl Endpoint {
                     if !is_opened && start.is_some_and(|start| self.ids.is_foreign(&start)) {
                         kept.connection.on_reset(now);
                     }
-                    self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
                     let unproved = kept.connection.unproved(now);
                     if let Some(address) = unproved.and_then(|remote| self.aliases.real(remote)) {
                         let most = self.config.connections / usize::from(self.share.count().get());
@@ -366,7 +365,6 @@ impl Endpoint {
             if let Some(Some(kept)) = self.connections.get_mut(place) {
                 kept.wake = Time::NEVER;
                 kept.connection.handle_timeout(now);
-                self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
                 self.progress(now, place);
             }
         }
@@ -385,6 +383,7 @@ impl Endpoint {
             kept.queued = false;
             if kept.connection.touched {
                 kept.connection.progress(now);
+                self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
                 // The stack's endpoint events may produce something to send.
                 self.settle(place);
                 self.count_memory(now, place);
@@ -575,22 +574,26 @@ impl Endpoint {
         })
     }
 
-    /// Processes a connection after an event.
     /// Processes the datagrams that were [handled](Self::handle), as [`poll_transmit`](Self::poll_transmit) does otherwise:
-    /// units have arrived at `now` then.
-    pub(crate) fn process(&mut self, now: Time) {
-        self.set_clock(now);
+    /// what is in them came at `arrived`, and lay unread until `now`.
+    pub(crate) fn process(&mut self, arrived: Time, now: Time) {
+        self.set_clock(arrived);
         for turn in 0..self.ready.len() {
             let Some(&place) = self.ready.get(turn) else { return };
-            if self.connections[place].as_ref().is_some_and(|kept| kept.connection.touched) {
-                self.progress(now, place);
+            if let Some(Some(kept)) = self.connections.get_mut(place)
+                && kept.connection.touched
+            {
+                kept.connection.lain = now.since(arrived);
+                self.progress(arrived, place);
             }
         }
     }
 
+    /// Processes a connection after an event.
     fn progress(&mut self, now: Time, place: usize) {
         if let Some(Some(kept)) = self.connections.get_mut(place) {
             kept.connection.progress(now);
+            self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
             self.settle(place);
             self.count_memory(now, place);
             self.queue(place);

@@ -258,7 +258,7 @@ impl<P: Protocol> Driver<P> {
 
     /// As [`run_here`](Self::run_here), on a thread that does so again and again: where that is at least each `patience`,
     /// the driver's thread leaves to it what it `takes`, which saves a wake-up for each datagram that arrives. What arrives
-    /// after the last visit is read twice `patience` after that visit. Only where the kernel notes times of arrival, and not while
+    /// after the last visit is read twice `patience` after that visit at the latest. Only where the kernel notes times of arrival, and not while
     /// the protocol [hurries](Protocol::hurries_until).
     pub fn visit(&self, patience: Duration, takes: Takes) {
         self.run_on_this_thread(|work| work.visit(patience, takes));
@@ -392,8 +392,8 @@ impl<P: Protocol> Work<P> {
             return self.receive().map(|()| None);
         }
         self.take_commands();
-        let is_left = std::mem::take(&mut self.leaves_reading);
-        if ready.readable || is_left && !self.visits.read(self.clock.now()) {
+        // What has arrived may change what is due.
+        if ready.readable || std::mem::take(&mut self.leaves_reading) {
             self.receive()?;
         }
         let (until, precise) = match self.go_on() {
@@ -434,33 +434,35 @@ impl<P: Protocol> Work<P> {
         Wait { wanted, until, precise, reads_later }
     }
 
-    /// As [`turn`](Self::turn), on another thread, without reading: when its thread has to wake up next; `None` if it has
-    /// to do so now.
+    /// As [`turn`](Self::turn), on another thread, which reads only what its own has left: when that has to wake up next; `None`
+    /// if it has to do so now.
     fn run_here(&mut self) -> Option<Time> {
         // A wait of its thread is for what was so before: only its end may change here.
         if self.precise || self.pending.is_some() || self.protocol.reads_at_timeout() {
             return None;
         }
+        if self.leaves_reading && self.receive().is_err() {
+            // It is for the thread to end by it.
+            self.visits.end();
+        }
         self.take_commands();
         let Sending::Until(until, _) = self.go_on() else { return None };
-        let is_over = self.pending.is_some() || self.protocol.is_finished();
-        (!is_over).then(|| until.min(self.protocol.next_timeout()))
+        let until = until.min(self.protocol.next_timeout());
+        if self.pending.is_some() || self.protocol.is_finished() {
+            return None;
+        }
+        if !self.leaves_reading {
+            return Some(until);
+        }
+        let now = self.clock.now();
+        // Otherwise the thread has to wait for the socket again.
+        self.is_read_for(now).then(|| self.visits.wake(now, until))
     }
 
     /// As [`run_here`](Self::run_here), and reads what its thread has left.
     fn visit(&mut self, patience: Duration, takes: Takes) -> Option<Time> {
         self.visits.note(self.clock.now(), patience, takes);
-        if !self.leaves_reading {
-            return self.run_here();
-        }
-        if self.receive().is_err() {
-            // It is for the thread to end by it.
-            self.visits.end();
-        }
-        let until = self.run_here()?;
-        let now = self.clock.now();
-        // Otherwise the thread has to wait for the socket again.
-        self.is_read_for(now).then(|| self.visits.wake(now, until))
+        self.run_here()
     }
 
     fn is_read_for(&self, now: Time) -> bool {
@@ -515,6 +517,8 @@ impl<P: Protocol> Work<P> {
                 }
             }
         }
+        // There is more than a visit should read.
+        self.visits.end();
         Ok(())
     }
 

@@ -131,9 +131,13 @@ impl Watched {
         self.driver().run_here();
     }
 
-    /// Visits it twice at once, as one who comes each `patience`, and has its thread notice: it reads a datagram itself first.
+    /// Visits it as one who comes each `patience`, until its thread has noticed, by which it reads a datagram.
     fn begin_visits(&self, far: &UdpSocket, patience: Duration) {
-        (0..2).for_each(|_| self.driver().visit(patience, Takes::Datagrams));
+        self.reports.try_iter().for_each(drop);
+        for _ in 0..3 {
+            sleep(Wall::from_nanos(patience.as_nanos() / 6));
+            self.driver().visit(patience, Takes::Datagrams);
+        }
         self.send(far);
         assert_eq!(self.reported().1, Handled::Datagram);
     }
@@ -195,21 +199,20 @@ fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
 fn what_arrives_is_left_to_who_visits_and_read_by_the_driver_when_the_visits_end() {
     let watched = Watched::start();
     let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let patience = Duration::from_secs(2);
-    watched.begin_visits(&far, patience);
+    let patience = Duration::from_millis(300);
     if !cfg!(target_os = "linux") {
+        watched.begin_visits(&far, patience);
         assert!(watched.reader(&far).is_some(), "nobody knows when it arrived");
         return;
     }
     until_here(|| {
-        let left = watched.reader(&far).is_none();
-        if left {
-            watched.driver().visit(patience, Takes::Datagrams);
-            assert_eq!(watched.reported(), (current().id(), Handled::Datagram));
+        watched.begin_visits(&far, patience);
+        if watched.reader(&far).is_some() {
+            return false;
         }
-        left
+        watched.driver().visit(patience, Takes::Datagrams);
+        watched.reported() == (current().id(), Handled::Datagram)
     });
-    watched.begin_visits(&far, Duration::from_millis(100));
     watched.send(&far);
     let (by, handled) = watched.reported();
     assert_eq!(handled, Handled::Datagram);
@@ -220,26 +223,27 @@ fn what_arrives_is_left_to_who_visits_and_read_by_the_driver_when_the_visits_end
 fn visits_that_are_too_far_apart_leave_reading_to_the_driver() {
     let watched = Watched::start();
     let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    watched.begin_visits(&far, Duration::from_secs(2));
-    sleep(Wall::from_millis(20));
-    watched.driver().visit(Duration::from_millis(1), Takes::Datagrams);
-    watched.send(&far);
-    let (by, _) = watched.reported();
-    assert_ne!(by, current().id());
+    until_here(|| {
+        watched.begin_visits(&far, Duration::from_millis(600));
+        sleep(Wall::from_millis(20));
+        watched.driver().visit(Duration::from_millis(1), Takes::Datagrams);
+        watched.reader(&far).is_some_and(|by| by != current().id())
+    });
 }
 
 #[test]
 fn a_protocol_that_hurries_has_its_driver_read_whoever_visits() {
     let watched = Watched::start();
     let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    watched.begin_visits(&far, Duration::from_secs(2));
-    let hurry = Order::Hurry(watched.clock.now() + Duration::from_secs(60));
-    watched.driver().command(hurry).expect("taken");
-    assert_eq!(watched.reported().1, Handled::Command);
-    (0..2).for_each(|_| watched.driver().visit(Duration::from_secs(2), Takes::Datagrams));
-    watched.send(&far);
-    let (by, _) = watched.reported();
-    assert_ne!(by, current().id());
+    let patience = Duration::from_millis(600);
+    until_here(|| {
+        watched.begin_visits(&far, patience);
+        let hurry = Order::Hurry(watched.clock.now() + Duration::from_secs(60));
+        watched.driver().queue(hurry).expect("taken");
+        watched.driver().visit(patience, Takes::Datagrams);
+        assert_eq!(watched.reported().1, Handled::Command);
+        watched.reader(&far).is_some_and(|by| by != current().id())
+    });
 }
 
 #[test]
@@ -249,21 +253,19 @@ fn what_is_due_is_left_to_one_who_takes_all() {
         return;
     }
     let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    watched.begin_visits(&far, Duration::from_secs(2));
+    let patience = Duration::from_millis(300);
     until_here(|| {
-        sleep(Wall::from_millis(20));
-        let due = watched.clock.now() + Duration::from_millis(20);
+        watched.begin_visits(&far, patience);
+        let due = watched.clock.now() + Duration::from_millis(80);
+        sleep(Wall::from_millis(50));
         watched.driver().queue(Order::Timeout(due)).expect("taken");
-        watched.driver().visit(Duration::from_secs(2), Takes::All);
+        watched.driver().visit(patience, Takes::All);
         let is_here = watched.was_here();
-        sleep(Wall::from_millis(40));
+        sleep(Wall::from_millis(60));
         // Unless this thread was kept waiting, nobody else has.
-        let left = watched.reports.try_recv().is_err();
-        if left {
-            watched.driver().visit(Duration::from_secs(2), Takes::All);
-            assert_eq!(watched.reported(), (current().id(), Handled::Timeout));
-        }
-        is_here && left
+        let is_left = watched.reports.try_recv().is_err();
+        watched.driver().visit(patience, Takes::All);
+        is_here && is_left && watched.reported() == (current().id(), Handled::Timeout)
     });
 }
 

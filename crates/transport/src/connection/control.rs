@@ -229,7 +229,11 @@ impl Connection {
             }
             Message::Credit { flow, units, bytes } => self.sending.on_credit(flow, units, bytes)?,
             Message::Clock { asked } => {
-                self.control.send(&Message::ClockAnswer { asked, came: now, left: now });
+                self.control.send(&Message::ClockAnswer {
+                    asked,
+                    came: now,
+                    left: now + self.lain,
+                });
             }
             Message::ClockAnswer { asked, came, left } => {
                 if asked > now || came > left {

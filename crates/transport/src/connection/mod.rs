@@ -131,6 +131,10 @@ pub struct Connection {
     urgent: bool,
     /// True if the stack's last transmission was all that it had, and nothing has happened since.
     is_dry: bool,
+    /// How long before now the time is that [`progress`](Self::progress) is given: what it processes lay unread.
+    pub(crate) lain: Duration,
+    /// When repairs were last asked for.
+    repairs_asked_at: Option<Time>,
     /// Probes that the stack may send before anything else.
     probes: u8,
     /// True if anything happened since the last progress.
@@ -190,6 +194,8 @@ impl Connection {
             events: VecDeque::new(),
             urgent: true,
             is_dry: false,
+            lain: Duration::ZERO,
+            repairs_asked_at: None,
             probes: 0,
             touched: true,
             stack_remote: None,
@@ -389,7 +395,8 @@ impl Connection {
 
     /// Until when each packet is to be processed as soon as it arrives: something was lost, and is repaired.
     pub(crate) fn hurries_until(&self, now: Time) -> Time {
-        let Some(since) = self.acks.gap_at().max(self.account.lost_at()) else { return Time::ZERO };
+        let lost = self.acks.gap_at().max(self.account.lost_at());
+        let Some(since) = lost.max(self.repairs_asked_at) else { return Time::ZERO };
         if now.since(since) > MAX_HURRY {
             return Time::ZERO;
         }
@@ -433,6 +440,7 @@ impl Connection {
         if let Err(violation) = self.work(now) {
             self.fail(now, violation);
         }
+        self.lain = Duration::ZERO;
     }
 
     fn work(&mut self, now: Time) -> Result<(), Violation> {
@@ -449,11 +457,12 @@ impl Connection {
             self.report_receiving(now);
         }
         if self.may_send() {
-            self.control.ask_time(now, self.config.clock_interval);
+            let leaving = now + self.lain;
+            self.control.ask_time(leaving, self.config.clock_interval);
             // A flow's opening precedes its units: written after them it could wait for flow
             // control credit that they use and, unopened, never release.
             self.urgent |= self.control.write(&mut self.stack)?;
-            self.write_units(now);
+            self.write_units(leaving);
         }
         self.urgent |= self.control.write(&mut self.stack)?;
         Ok(())

@@ -119,6 +119,7 @@ impl Connection {
         if missing.is_empty() {
             return;
         }
+        self.repairs_asked_at = Some(now);
         let mut datagram = Vec::new();
         DatagramHeader::Request(missing).write(&mut datagram);
         // One that cannot be sent now would come too late.

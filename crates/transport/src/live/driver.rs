@@ -36,6 +36,10 @@ const RECEIVE_BUFFER: usize = 16 << 10;
 /// one call arrives at once, and a wake-up takes as long.
 const TOGETHER: Duration = Duration::from_micros(100);
 
+/// A datagram that seems to have lain unread for longer is taken to have arrived when it is read, as all on systems that do
+/// not note arrivals: the wall clock, by which Linux does, may have been set. On purpose none lies for so long.
+const MAX_UNREAD: Duration = Duration::from_millis(100);
+
 /// Polls in a row at whose events programs' queues were filled or emptied. Mostly there are two; programs
 /// as fast as this thread must not keep it from what it receives.
 const MAX_ROUNDS: usize = 64;
@@ -127,16 +131,16 @@ impl EndpointDriver {
         Some((self.endpoint.connection(id)?, queues))
     }
 
-    /// The endpoint goes on at `now`. What it was given long before has arrived then, and not now.
-    fn reach(&mut self, now: Time) {
+    /// The endpoint goes on at `time`, which is not after `now`. What it was given long before has arrived then.
+    fn reach(&mut self, time: Time, now: Time) {
         if let Some(first) = self.unprocessed
-            && now.since(first) > TOGETHER
+            && time.since(first) > TOGETHER
         {
-            self.endpoint.process(self.latest);
+            self.endpoint.process(self.latest, now);
             self.handle_events(self.latest);
             self.unprocessed = None;
         }
-        self.latest = now;
+        self.latest = time;
     }
 
     /// True if there was one.
@@ -446,15 +450,16 @@ impl Protocol for EndpointDriver {
         }
         self.receive_buffer.extend_from_slice(datagram.data);
         let data = self.receive_buffer.split();
-        let came = datagram.received.max(self.latest).min(now);
-        self.reach(came);
+        let is_known = now.since(datagram.received) <= MAX_UNREAD;
+        let came = if is_known { datagram.received.max(self.latest).min(now) } else { now };
+        self.reach(came, now);
         self.endpoint.handle(came, Source::from(&datagram), data);
         self.unprocessed.get_or_insert(came);
         self.handle_events(came);
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
-        self.reach(now);
+        self.reach(now, now);
         match command {
             Command::Connect { remote, name, trust, token, shared, reply } => {
                 let result = self.connect(now, (remote, &name), (&trust, token), shared);
@@ -506,7 +511,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.reach(now);
+        self.reach(now, now);
         self.wake = Time::NEVER;
         self.endpoint.handle_timeout(now);
         self.handle_events(now);
@@ -520,7 +525,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        self.reach(now);
+        self.reach(now, now);
         self.unprocessed = None;
         let mut rounds = 0;
         let poll = loop {
@@ -553,7 +558,7 @@ impl Protocol for EndpointDriver {
     }
 
     fn hurries_until(&self) -> Time {
-        self.endpoint.hurries_until()
+        if self.ends_at < Time::NEVER { Time::NEVER } else { self.endpoint.hurries_until() }
     }
 
     fn is_finished(&self) -> bool {
