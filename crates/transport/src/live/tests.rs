@@ -495,3 +495,23 @@ fn what_lies_unread_for_a_while_has_arrived_when_it_came() {
     });
     assert_eq!(was_left, cfg!(target_os = "linux"));
 }
+
+#[test]
+fn a_comparison_of_clocks_does_not_count_how_long_a_question_lies_unread() {
+    let interval = Duration::from_millis(50);
+    let configuration = Configuration { clock_interval: interval, ..Configuration::default() };
+    let (near, far) = pair(&Options { configuration, ..Options::default() });
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    flow.send(content(0, 1_000)).expect("there is room");
+    let arriving = far.accept_flow().expect("a flow");
+    let is_short = (0..50).any(|_| {
+        // As many as are remembered.
+        for _ in 0..10 {
+            std::thread::sleep(Wall::from_millis(60));
+            arriving.visit(Duration::from_millis(300));
+        }
+        let round_trip = near.statistics().and_then(|all| all.clock_round_trip);
+        round_trip.is_some_and(|round_trip| round_trip < Duration::from_millis(10))
+    });
+    assert!(is_short);
+}
