@@ -380,10 +380,6 @@ impl Programs {
             self.look(now)?;
             sleep(LOOK_EVERY);
         }
-        // One may have failed since, or the whole run been shorter than a pause of this thread.
-        if !control.is_cancelled() {
-            self.look(clock.now())?;
-        }
         self.failures.extend(self.running.iter().filter_map(Running::unread));
         end_all(&mut self.running);
         let logs = self.running.iter().map(Running::log).collect();

@@ -120,6 +120,8 @@ impl Intake {
         (theirs, ours): (Clock, Clock),
         (wake, patience): (Wake, Duration),
     ) {
+        // It is not known yet for this connection.
+        self.allow(Duration::ZERO);
         let moment = (theirs.now(), ours.now());
         self.lock().flow = Some(Attached { flow: Arc::clone(flow), moment });
         let intake = Arc::clone(self);

@@ -391,11 +391,11 @@ impl<P: Protocol> Work<P> {
         if self.shared.ending.load(Ordering::Acquire) {
             return self.receive().map(|()| None);
         }
-        self.take_commands();
-        // What has arrived may change what is due.
+        // What has arrived came before commands, and may change what is due.
         if ready.readable || std::mem::take(&mut self.leaves_reading) {
             self.receive()?;
         }
+        self.take_commands();
         let (until, precise) = match self.go_on() {
             Sending::Busy => (Time::ZERO, false),
             Sending::Until(until, precise) => (until, precise),
@@ -466,7 +466,7 @@ impl<P: Protocol> Work<P> {
     }
 
     fn is_read_for(&self, now: Time) -> bool {
-        self.visits.read(now) && self.protocol.hurries_until() <= now
+        !self.precise && self.visits.read(now) && self.protocol.hurries_until() <= now
     }
 
     /// Does what is due, and sends.

@@ -37,7 +37,8 @@ impl Visits {
         self.gap = Some(gap).filter(|gap| *gap <= patience);
         // A stream in bursts has none that are followed by others for long: they are expected as soon as they came.
         let longest = self.gap.zip(before).map(|(gap, before)| gap.max(before));
-        self.until = longest.map_or(Time::ZERO, |gap| now + (gap * 3).min(patience * 2));
+        let until = longest.map(|gap| now + (gap * 3).min(patience * 2));
+        self.until = until.map_or(Time::ZERO, |until| until.max(self.until));
         self.take_all = takes == Takes::All;
         self.last = now;
     }

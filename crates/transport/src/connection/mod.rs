@@ -133,7 +133,7 @@ pub struct Connection {
     is_dry: bool,
     /// How long before now the time is that [`progress`](Self::progress) is given: what it processes lay unread.
     pub(crate) lain: Duration,
-    /// When repairs were last asked for.
+    /// When either side last asked for repairs.
     repairs_asked_at: Option<Time>,
     /// Probes that the stack may send before anything else.
     probes: u8,
@@ -440,7 +440,7 @@ impl Connection {
         if let Err(violation) = self.work(now) {
             self.fail(now, violation);
         }
-        self.lain = Duration::ZERO;
+        self.touched |= std::mem::take(&mut self.lain) > Duration::ZERO;
     }
 
     fn work(&mut self, now: Time) -> Result<(), Violation> {
@@ -456,13 +456,13 @@ impl Connection {
             self.request_repairs(now);
             self.report_receiving(now);
         }
-        if self.may_send() {
-            let leaving = now + self.lain;
-            self.control.ask_time(leaving, self.config.clock_interval);
+        // What has to leave is decided by the present, when all has been processed that lay unread.
+        if self.may_send() && self.lain == Duration::ZERO {
+            self.control.ask_time(now, self.config.clock_interval);
             // A flow's opening precedes its units: written after them it could wait for flow
             // control credit that they use and, unopened, never release.
             self.urgent |= self.control.write(&mut self.stack)?;
-            self.write_units(leaving);
+            self.write_units(now);
         }
         self.urgent |= self.control.write(&mut self.stack)?;
         Ok(())

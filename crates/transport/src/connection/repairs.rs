@@ -129,6 +129,7 @@ impl Connection {
     /// The peer asks for what is missing. While more waits than the path takes it gets nothing: what is sent twice
     /// would make that late.
     pub(super) fn repair(&mut self, now: Time, missing: &[Missing]) {
+        self.repairs_asked_at = Some(now);
         let is_queued = self.stack.datagrams().send_buffer_space() < MIN_SPACE;
         let Some(most) = self.stack.datagrams().max_size().filter(|_| !is_queued) else { return };
         let Some(round_trip) = self.round_trip().filter(|_| self.sending.has_room(now)) else {
