@@ -51,8 +51,8 @@ fn for_repair(round_trip: Duration) -> Duration {
 const MAX_PATIENCE: Duration = Duration::from_millis(8);
 
 /// How far visits may be apart that read for either end of a stream of this latency. What has arrived may lie unread for twice as
-/// long at both, so that as many repairs fit, or six. A loss is found so much later; what follows it is read at once. Of the four round trips of a latency that is
-/// [chosen](chosen) three repairs leave a quarter of one.
+/// long at both, so that as many repairs fit, or six. A loss is found so much later; what follows it is read at once. Of the four
+/// round trips of a latency that is [chosen](chosen) three repairs leave a quarter of one.
 pub(crate) fn patience(latency: Duration, round_trip: Duration) -> Duration {
     if latency < round_trip * 5 / 2 {
         return Duration::ZERO;

@@ -382,11 +382,8 @@ impl Endpoint {
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             kept.queued = false;
             if kept.connection.touched {
-                kept.connection.progress(now);
-                self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
                 // The stack's endpoint events may produce something to send.
-                self.settle(place);
-                self.count_memory(now, place);
+                self.work(now, place);
             }
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             let step = kept.connection.poll_transmit(now, out);
@@ -589,15 +586,18 @@ impl Endpoint {
         }
     }
 
-    /// Processes a connection after an event.
+    /// Processes a connection after an event, and gives it a turn to send.
     fn progress(&mut self, now: Time, place: usize) {
-        if let Some(Some(kept)) = self.connections.get_mut(place) {
-            kept.connection.progress(now);
-            self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
-            self.settle(place);
-            self.count_memory(now, place);
-            self.queue(place);
-        }
+        self.work(now, place);
+        self.queue(place);
+    }
+
+    fn work(&mut self, now: Time, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        kept.connection.progress(now);
+        self.hurries_until = self.hurries_until.max(kept.connection.hurries_until(now));
+        self.settle(place);
+        self.count_memory(now, place);
     }
 
     /// Passes on a connection's events to the stack's endpoint and to the application, and

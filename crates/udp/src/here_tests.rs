@@ -97,6 +97,8 @@ struct Watched {
     driver: Arc<OnceLock<Driver<Watch>>>,
     clock: Clock,
     to: SocketAddr,
+    /// Who sends it datagrams.
+    far: UdpSocket,
     reports: Reports,
     go_on: Sender<()>,
 }
@@ -113,7 +115,8 @@ impl Watched {
         let watch = Watch { reports: report, timeout, hurries_until, own, gate };
         let started = Driver::spawn(socket, watch, clock, DriverOptions::default());
         let _ = driver.set(started.expect("a thread"));
-        Self { driver, clock, to, reports, go_on }
+        let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        Self { driver, clock, to, far, reports, go_on }
     }
 
     fn driver(&self) -> &Driver<Watch> {
@@ -132,25 +135,33 @@ impl Watched {
     }
 
     /// Visits it as one who comes each `patience`, until its thread has noticed, by which it reads a datagram.
-    fn begin_visits(&self, far: &UdpSocket, patience: Duration) {
+    fn begin_visits(&self, patience: Duration) {
         self.reports.try_iter().for_each(drop);
         for _ in 0..3 {
             sleep(Wall::from_nanos(patience.as_nanos() / 6));
             self.driver().visit(patience, Takes::Datagrams);
         }
-        self.send(far);
+        self.send();
         assert_eq!(self.reported().1, Handled::Datagram);
     }
 
-    fn send(&self, far: &UdpSocket) {
-        far.send_to(b"one", self.to).expect("sent");
+    fn send(&self) {
+        self.far.send_to(b"one", self.to).expect("sent");
+    }
+
+    /// A datagram is read by the driver, sooner or later.
+    fn is_read_by_its_thread(&self) {
+        self.send();
+        let (by, handled) = self.reported();
+        assert_eq!(handled, Handled::Datagram);
+        assert_ne!(by, current().id());
     }
 
     /// Who reads a datagram that comes while nobody visits for a while.
-    fn reader(&self, far: &UdpSocket) -> Option<ThreadId> {
+    fn reader(&self) -> Option<ThreadId> {
         // The thread is asleep by then, mostly.
         sleep(Wall::from_millis(20));
-        self.send(far);
+        self.send();
         let read = self.reports.recv_timeout(Wall::from_millis(50)).ok();
         read.map(|(by, _)| by)
     }
@@ -185,64 +196,54 @@ fn what_is_queued_is_handled_by_who_runs_it_and_what_is_due_later_by_the_driver(
 #[test]
 fn what_arrives_is_read_by_the_driver_however_often_another_thread_runs_it() {
     let watched = Watched::start();
-    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     for _ in 0..20 {
         (0..50).for_each(|_| watched.driver().run_here());
-        far.send_to(b"one", watched.to).expect("sent");
-        let (by, handled) = watched.reported();
-        assert_eq!(handled, Handled::Datagram);
-        assert_ne!(by, current().id());
+        watched.is_read_by_its_thread();
     }
 }
 
 #[test]
 fn what_arrives_is_left_to_who_visits_and_read_by_the_driver_when_the_visits_end() {
     let watched = Watched::start();
-    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let patience = Duration::from_millis(300);
     if !cfg!(target_os = "linux") {
-        watched.begin_visits(&far, patience);
-        assert!(watched.reader(&far).is_some(), "nobody knows when it arrived");
+        watched.begin_visits(patience);
+        assert!(watched.reader().is_some(), "nobody knows when it arrived");
         return;
     }
     until_here(|| {
-        watched.begin_visits(&far, patience);
-        if watched.reader(&far).is_some() {
+        watched.begin_visits(patience);
+        if watched.reader().is_some() {
             return false;
         }
         watched.driver().visit(patience, Takes::Datagrams);
         watched.reported() == (current().id(), Handled::Datagram)
     });
-    watched.send(&far);
-    let (by, handled) = watched.reported();
-    assert_eq!(handled, Handled::Datagram);
-    assert_ne!(by, current().id());
+    watched.is_read_by_its_thread();
 }
 
 #[test]
 fn visits_that_are_too_far_apart_leave_reading_to_the_driver() {
     let watched = Watched::start();
-    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     until_here(|| {
-        watched.begin_visits(&far, Duration::from_millis(600));
+        watched.begin_visits(Duration::from_millis(600));
         sleep(Wall::from_millis(20));
         watched.driver().visit(Duration::from_millis(1), Takes::Datagrams);
-        watched.reader(&far).is_some_and(|by| by != current().id())
+        watched.reader().is_some_and(|by| by != current().id())
     });
 }
 
 #[test]
 fn a_protocol_that_hurries_has_its_driver_read_whoever_visits() {
     let watched = Watched::start();
-    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let patience = Duration::from_millis(600);
     until_here(|| {
-        watched.begin_visits(&far, patience);
+        watched.begin_visits(patience);
         let hurry = Order::Hurry(watched.clock.now() + Duration::from_secs(60));
         watched.driver().queue(hurry).expect("taken");
         watched.driver().visit(patience, Takes::Datagrams);
         assert_eq!(watched.reported().1, Handled::Command);
-        watched.reader(&far).is_some_and(|by| by != current().id())
+        watched.reader().is_some_and(|by| by != current().id())
     });
 }
 
@@ -252,10 +253,9 @@ fn what_is_due_is_left_to_one_who_takes_all() {
     if !cfg!(target_os = "linux") {
         return;
     }
-    let far = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let patience = Duration::from_millis(300);
     until_here(|| {
-        watched.begin_visits(&far, patience);
+        watched.begin_visits(patience);
         let due = watched.clock.now() + Duration::from_millis(80);
         sleep(Wall::from_millis(50));
         watched.driver().queue(Order::Timeout(due)).expect("taken");

@@ -52,10 +52,8 @@ impl EndpointThread {
 
     /// Adds a task that [`run_here`](Self::run_here) is to follow.
     pub(super) fn submit_to_run(&self, task: Task) {
-        let is_first = self.add(task);
-        let Some(driver) = self.driver.as_ref().filter(|_| is_first) else { return };
-        if driver.queue(Command::RunTasks).is_err() {
-            self.command(Command::RunTasks);
+        if self.add(task) {
+            self.pass(Command::RunTasks, Driver::queue);
         }
     }
 
