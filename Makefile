@@ -24,8 +24,9 @@ LANE := alone
 line = mkdir -p $(TESTED); printf '%s\t%s\t%s\n' "$(LANE)" "$(1)" "$$(date +%s)" >> $(TESTED)/steps
 step = @echo "== $(1)"; $(call line,$(1))
 
-# The test programs of Rust, as scripts/run-tests lists them.
+# The test programs of Rust, as scripts/run-tests lists them: those of the crates, and all others.
 PROGRAMS := $(TESTED)/programs
+OTHERS := $(TESTED)/other-programs
 
 # Steps come one after the other; what runs side by side is said by scripts/beside and scripts/run-tests.
 .NOTPARALLEL:
@@ -64,28 +65,36 @@ test: machine ## Run every check and every test, and count them.
 	@code=0; ONTEMPO_SKIPS=$(CURDIR)/$(TESTED)/skips $(MAKE) --no-print-directory every-test || code=$$?; \
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
-# First all is compiled. Then the tests run, of which most wait, and beside them, at the lowest priority, what
-# only computes.
+# First the programs and the tests of the crates are compiled. Then the tests run, of which most wait, and
+# beside them, at the lowest priority, what only computes: what cargo does in one lane, as one cargo waits for
+# another, and the rest in the other.
 .PHONY: every-test
 every-test:
 	$(MAKE) --no-print-directory LANE=first first-lane
 	scripts/beside "$(MAKE) --no-print-directory LANE=tests tests-lane" \
-		"$(MAKE) --no-print-directory LANE=beside beside-lane"
+		"$(MAKE) --no-print-directory LANE=cargo cargo-lane" \
+		"$(MAKE) --no-print-directory LANE=checks checks-lane"
 
 .PHONY: first-lane
-first-lane: check-format build-tests
+first-lane: build build-rust-tests
 	@$(call line,)
 
-# Both run, whatever fails.
+# All run, whatever fails.
 .PHONY: tests-lane
 tests-lane:
-	@code=0; for step in run-tests test-python; do \
+	@code=0; for step in run-tests test-python run-other-tests; do \
 		$(MAKE) --no-print-directory $$step || code=$$?; \
 	done; exit $$code
 	@$(call line,)
 
-.PHONY: beside-lane
-beside-lane: lint test-fuzz check-portable check-rustdoc check-docs check-claims
+.PHONY: cargo-lane
+cargo-lane:
+	@$(MAKE) --no-print-directory build-other-tests || { touch $(OTHERS).failed; exit 1; }
+	@$(MAKE) --no-print-directory lint test-fuzz check-rustdoc check-portable
+	@$(call line,)
+
+.PHONY: checks-lane
+checks-lane: check-format check-docs check-claims
 	@$(call line,)
 
 .PHONY: bench
@@ -156,7 +165,7 @@ lint: build ## Run clippy, ruff and mypy.
 	done
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(C) clippy $(RELEASE) $(IN_C) --all-targets -- -D warnings
-	$(C) clippy $(IN_MOQ) --all-targets -- -D warnings
+	$(LINTING) $(C) test --no-run $(IN_MOQ)
 	@if $(HAS_GST); then $(C) clippy $(RELEASE) $(IN_GST) --all-targets -- -D warnings; fi
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -203,12 +212,14 @@ $(VENV)/features: always | $(BIN)/python
 .PHONY: always
 always:
 
-# The Python package in place, its libraries, and the command line. Cargo knows what is fresh;
-# the stamp spares asking it.
+# The command line, and the Python package in place, whose libraries are installed meanwhile. Cargo
+# knows what is fresh; the stamp spares asking it.
 $(VENV)/built: $(BIN)/maturin $(VENV)/features $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
 	$(call step,build)
+	@scripts/python-requirements | $(BIN)/python -m pip install --quiet --requirement /dev/stdin & libraries=$$!; \
+	code=0; cargo build $(RELEASE) $(FEATURES) -p ontempo-cli || code=$$?; \
+	wait $$libraries && exit $$code
 	PIP_QUIET=1 $(BIN)/maturin develop $(RELEASE) --extras lab,dev
-	cargo build $(RELEASE) $(FEATURES) -p ontempo-cli
 	install -m 755 target/release/ontempo $(BIN)/ontempo
 	touch $@
 
@@ -228,27 +239,45 @@ build-rust-tests: machine
 	rm -f $(PROGRAMS)
 	scripts/fetch-base-mibs
 	scripts/run-tests build $(PROGRAMS) $(RELEASE) $(FEATURES) --workspace
-	scripts/run-tests build $(PROGRAMS) $(OVERFLOW)
 	cargo test --doc $(RELEASE) $(FEATURES) --workspace | tee -a $(TESTED)/output
 
-# Those of all workspaces of Rust.
-.PHONY: build-tests
-build-tests: build gst-where-possible build-rust-tests
+# Those of the other workspaces, and those that are compiled to check for overflow. The list stands
+# when all are compiled.
+.PHONY: build-other-tests
+build-other-tests: build gst-where-possible
+	$(call step,build-other-tests)
+	rm -f $(OTHERS) $(OTHERS).*
+	scripts/run-tests build $(OTHERS).part $(OVERFLOW)
 	$(C) build $(RELEASE) $(IN_C)
-	$(IN_TARGET) scripts/run-tests build $(PROGRAMS) $(RELEASE) $(IN_C)
-	if $(HAS_GST); then $(IN_TARGET) scripts/run-tests build $(PROGRAMS) $(RELEASE) $(IN_GST); fi
-	$(IN_TARGET) scripts/run-tests build $(PROGRAMS) $(IN_MOQ)
+	$(IN_TARGET) scripts/run-tests build $(OTHERS).part $(RELEASE) $(IN_C)
+	if $(HAS_GST); then $(IN_TARGET) scripts/run-tests build $(OTHERS).part $(RELEASE) $(IN_GST); fi
+	$(LINTING) $(IN_TARGET) scripts/run-tests build $(OTHERS).part $(IN_MOQ)
+	mv $(OTHERS).part $(OTHERS)
 
 .PHONY: run-tests
 run-tests:
 	$(call step,run-tests)
 	scripts/run-tests run $(PROGRAMS) | tee -a $(TESTED)/output
 
+# Another lane compiles them meanwhile.
+.PHONY: run-other-tests
+run-other-tests:
+	$(call step,run-other-tests)
+	@until [[ -e $(OTHERS) ]]; do \
+		[[ ! -e $(OTHERS).failed ]] || { echo "the tests of the other workspaces were not compiled"; exit 1; }; \
+		sleep 1; \
+	done
+	scripts/run-tests run $(OTHERS) | tee -a $(TESTED)/output
+
 # Overflow is checked in these.
 OVERFLOW := -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network
 
 .PHONY: test-rust
-test-rust: build-rust-tests run-tests ## Run the tests of the crates.
+test-rust: build-rust-tests build-overflow-tests run-tests ## Run the tests of the crates.
+
+.PHONY: build-overflow-tests
+build-overflow-tests: machine
+	scripts/run-tests build $(PROGRAMS) $(OVERFLOW)
 
 # The library for programs in C: a workspace of its own.
 IN_TARGET := CARGO_TARGET_DIR=$(CURDIR)/target
@@ -305,6 +334,8 @@ test-gst: gst-where-possible
 
 # Media over QUIC: a workspace of its own, with a QUIC stack and, for its tests, a relay of its own.
 IN_MOQ := --locked --manifest-path bindings/moq/Cargo.toml
+# Its tests are linted as they are compiled.
+LINTING := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/lint-while-compiling
 
 .PHONY: moq
 moq: machine ## Build ontempo-moq (ontempo publish, subscribe) beside the program.
@@ -318,7 +349,7 @@ install-moq: moq ## Install ontempo-moq (DESTDIR=, PREFIX=/usr/local).
 .PHONY: test-moq
 test-moq: build
 	$(call step,test-moq)
-	$(C) test $(IN_MOQ) | tee -a $(TESTED)/output
+	$(LINTING) $(C) test $(IN_MOQ) | tee -a $(TESTED)/output
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
 .PHONY: test-fuzz

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration as StdDuration;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{Application, Scenario};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
@@ -24,6 +24,9 @@ use ontempo_runtime::{End, Version};
 
 /// How often commands are polled.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);
+
+/// A supervisor that looks so much later than it should was kept from running by other work.
+const OVERDUE: Duration = Duration::from_millis(100);
 
 /// How long a command may take to end after SIGTERM, before SIGKILL.
 const GRACE: StdDuration = StdDuration::from_secs(1);
@@ -43,6 +46,13 @@ pub(crate) struct Task {
     /// `None` for a program that is started before the run.
     start: Option<Time>,
     role: Role,
+}
+
+impl Task {
+    /// Its label and its command.
+    fn name(&self) -> String {
+        format!("{}: `{}`", self.label, self.words.join(" "))
+    }
 }
 
 /// What a program is to the run.
@@ -244,6 +254,30 @@ impl Running {
         Ok(self.status)
     }
 
+    /// Looks whether it has ended: a sentence, if so that a film is lost.
+    ///
+    /// # Errors
+    /// If it has failed and is the flow's own traffic.
+    fn look(&mut self, now: Time) -> Result<Option<String>, EmulationError> {
+        let name = self.name();
+        let ended = self.has_ended().map_err(|error| EmulationError::system(&name, &error))?;
+        let is_traffic = self.task.role == Role::Traffic;
+        // A command may have done its work; what carries a film has not.
+        let Some(status) = ended.filter(|status| !is_traffic || !status.success()) else {
+            return Ok(None);
+        };
+        let (after, words) = (now.as_secs_f64(), self.last_words());
+        if is_traffic {
+            return Err(EmulationError::System(format!(
+                "{name} failed {after:.1} s after the start, with {status}: {words}"
+            )));
+        }
+        let what = "so that the rest of its film is lost";
+        Ok(Some(format!(
+            "{name} ended {after:.1} s after the start, with {status}, {what}: {words}"
+        )))
+    }
+
     fn signal(&self, signal: Signal) {
         if self.status.is_none()
             && let Some(group) = Pid::from_raw(self.child.id().cast_signed())
@@ -254,7 +288,7 @@ impl Running {
     }
 
     fn name(&self) -> String {
-        format!("{}: `{}`", self.task.label, self.task.words.join(" "))
+        self.task.name()
     }
 
     fn log(&self) -> Log {
@@ -350,7 +384,7 @@ impl Programs {
     }
 
     fn start(&mut self, task: Task) -> Result<(), EmulationError> {
-        let name = format!("{}: `{}`", task.label, task.words.join(" "));
+        let name = task.name();
         let started = Running::start(task);
         self.running.push(started.map_err(|error| EmulationError::system(&name, &error))?);
         Ok(())
@@ -360,16 +394,22 @@ impl Programs {
     /// returns their output.
     ///
     /// # Errors
-    /// If one cannot be started, or fails before the end and is the flow's own traffic.
+    /// If one cannot be started, was not started before the end though it was due, or fails before
+    /// the end and is the flow's own traffic.
     pub(crate) fn supervise(
         mut self,
         clock: Clock,
         end: Time,
         control: &Control,
     ) -> Result<Supervised, EmulationError> {
+        let mut looked = Time::ZERO;
         while !self.is_empty() {
             let now = clock.now();
-            if now >= end || control.is_cancelled() {
+            if control.is_cancelled() {
+                break;
+            }
+            if now >= end {
+                self.check_at_the_end(end, looked)?;
                 break;
             }
             let is_due =
@@ -377,7 +417,10 @@ impl Programs {
             for task in self.waiting.extract_if(.., is_due).collect::<Vec<_>>() {
                 self.start(task)?;
             }
-            self.look(now)?;
+            for one in &mut self.running {
+                self.failures.extend(one.look(now)?);
+            }
+            looked = now;
             sleep(LOOK_EVERY);
         }
         self.failures.extend(self.running.iter().filter_map(Running::unread));
@@ -386,26 +429,22 @@ impl Programs {
         Ok(Supervised { logs, failures: std::mem::take(&mut self.failures) })
     }
 
-    /// Looks for programs that have ended.
-    fn look(&mut self, now: Time) -> Result<(), EmulationError> {
-        for one in &mut self.running {
-            let name = one.name();
-            let ended = one.has_ended().map_err(|error| EmulationError::system(&name, &error))?;
-            let is_traffic = one.task.role == Role::Traffic;
-            // A command may have done its work; what carries a film has not.
-            let Some(status) = ended.filter(|status| !is_traffic || !status.success()) else {
-                continue;
-            };
-            let (after, words) = (now.as_secs_f64(), one.last_words());
-            if is_traffic {
-                return Err(EmulationError::System(format!(
-                    "{name} failed {after:.1} s after the start, with {status}: {words}"
-                )));
-            }
-            let what = "so that the rest of its film is lost";
-            self.failures.push(format!(
-                "{name} ended {after:.1} s after the start, with {status}, {what}: {words}"
-            ));
+    /// Checks what other work of this machine may have kept [`Programs::supervise`] from seeing
+    /// before `end`, as it looked last at `looked`.
+    fn check_at_the_end(&mut self, end: Time, looked: Time) -> Result<(), EmulationError> {
+        let was_due = |task: &&Task| task.start.is_none_or(|start| start + OVERDUE <= end);
+        if let Some(task) = self.waiting.iter().find(was_due) {
+            return Err(EmulationError::System(format!(
+                "{} was not started before the end of the run: this machine was too busy",
+                task.name()
+            )));
+        }
+        if end.since(looked) < OVERDUE {
+            return Ok(());
+        }
+        // What carries a film ends with its input: its end says nothing now.
+        for one in self.running.iter_mut().filter(|one| one.task.role == Role::Traffic) {
+            one.look(end)?;
         }
         Ok(())
     }
@@ -458,6 +497,49 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    fn task(start: Time) -> Task {
+        let words = vec!["false".to_owned()];
+        let (label, namespace) = ("one.0.source".to_owned(), "none".to_owned());
+        Task { label, words, namespace, start: Some(start), role: Role::Traffic }
+    }
+
+    #[test]
+    fn a_program_that_was_due_and_never_started_fails_the_run() {
+        let clock = Clock::starting_in(Duration::ZERO);
+        let end = Time::ZERO + OVERDUE;
+        sleep(StdDuration::from_millis(150));
+        let supervised = |start| {
+            let mut programs = Programs::default();
+            programs.waiting.push(task(start));
+            programs.supervise(clock, end, &Control::default())
+        };
+        let failed = supervised(Time::ZERO).err().expect("a failure").to_string();
+        assert!(
+            failed.contains("one.0.source: `false` was not started before the end"),
+            "{failed}"
+        );
+        assert!(supervised(Time::from_nanos(1)).is_ok());
+    }
+
+    #[test]
+    fn a_failure_that_a_late_look_finds_at_the_end_fails_the_run() {
+        let ended = |end: Time| {
+            let task = task(Time::ZERO);
+            let child = Command::new(&task.words[0]).process_group(0).spawn().expect("false");
+            let log = Written::new().expect("memory");
+            let mut programs = Programs::default();
+            programs.running.push(Running { task, child, log, status: None });
+            sleep(StdDuration::from_millis(300));
+            let clock = Clock::starting_in(Duration::ZERO);
+            sleep(StdDuration::from_millis(150));
+            programs.supervise(clock, end, &Control::default())
+        };
+        let late = Time::ZERO + OVERDUE;
+        let failed = ended(late).err().expect("a failure").to_string();
+        assert!(failed.contains("one.0.source: `false` failed 0.1 s after the start"), "{failed}");
+        assert!(ended(late - Duration::from_millis(1)).is_ok());
+    }
 
     #[test]
     fn of_much_output_the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
