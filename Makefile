@@ -18,7 +18,7 @@ FUZZ := $(wildcard crates/*/fuzz)
 # What the tests print, and what they skip.
 TESTED := target/tested
 
-# The name of a step, before it begins, and when that is. Steps of two lanes run side by side; a
+# The name of a step, before it begins, and when that is. Steps of several lanes run side by side; a
 # lane that has ended well has a line without a name.
 LANE := alone
 line = mkdir -p $(TESTED); printf '%s\t%s\t%s\n' "$(LANE)" "$(1)" "$$(date +%s)" >> $(TESTED)/steps
@@ -66,13 +66,13 @@ test: machine ## Run every check and every test, and count them.
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
 # First the programs and the tests of the crates are compiled. Then the tests run, of which most wait, and
-# beside them, at the lowest priority, what only computes: what cargo does in one lane, as one cargo waits for
+# beside them, at the lowest priority, what only computes: what compiles in one lane, as one cargo waits for
 # another, and the rest in the other.
 .PHONY: every-test
 every-test:
 	$(MAKE) --no-print-directory LANE=first first-lane
 	scripts/beside "$(MAKE) --no-print-directory LANE=tests tests-lane" \
-		"$(MAKE) --no-print-directory LANE=cargo cargo-lane" \
+		"$(MAKE) --no-print-directory LANE=cargo cargo-lane || { touch $(OTHERS).failed; exit 1; }" \
 		"$(MAKE) --no-print-directory LANE=checks checks-lane"
 
 .PHONY: first-lane
@@ -88,9 +88,7 @@ tests-lane:
 	@$(call line,)
 
 .PHONY: cargo-lane
-cargo-lane:
-	@$(MAKE) --no-print-directory build-other-tests || { touch $(OTHERS).failed; exit 1; }
-	@$(MAKE) --no-print-directory lint test-fuzz check-rustdoc check-portable
+cargo-lane: build-other-tests lint test-fuzz check-rustdoc check-portable
 	@$(call line,)
 
 .PHONY: checks-lane
@@ -216,7 +214,10 @@ always:
 # knows what is fresh; the stamp spares asking it.
 $(VENV)/built: $(BIN)/maturin $(VENV)/features $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
 	$(call step,build)
-	@scripts/python-requirements | $(BIN)/python -m pip install --quiet --requirement /dev/stdin & libraries=$$!; \
+	@[[ "$(LANE)" =~ ^(alone|first)$$ ]] || { echo "a source changed while make test ran: run it again"; exit 1; }
+	@$(BIN)/python scripts/python-requirements > $(VENV)/requirements
+	@$(BIN)/python -m pip install --quiet --requirement $(VENV)/requirements & libraries=$$!; \
+	trap 'kill $$libraries 2>/dev/null || true' EXIT; \
 	code=0; cargo build $(RELEASE) $(FEATURES) -p ontempo-cli || code=$$?; \
 	wait $$libraries && exit $$code
 	PIP_QUIET=1 $(BIN)/maturin develop $(RELEASE) --extras lab,dev
@@ -262,11 +263,12 @@ run-tests:
 # Another lane compiles them meanwhile.
 .PHONY: run-other-tests
 run-other-tests:
-	$(call step,run-other-tests)
+	$(call step,wait-for-other-tests)
 	@until [[ -e $(OTHERS) ]]; do \
 		[[ ! -e $(OTHERS).failed ]] || { echo "the tests of the other workspaces were not compiled"; exit 1; }; \
 		sleep 1; \
 	done
+	$(call step,run-other-tests)
 	scripts/run-tests run $(OTHERS) | tee -a $(TESTED)/output
 
 # Overflow is checked in these.
@@ -349,7 +351,7 @@ install-moq: moq ## Install ontempo-moq (DESTDIR=, PREFIX=/usr/local).
 .PHONY: test-moq
 test-moq: build
 	$(call step,test-moq)
-	$(LINTING) $(C) test $(IN_MOQ) | tee -a $(TESTED)/output
+	$(C) test $(IN_MOQ) | tee -a $(TESTED)/output
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
 .PHONY: test-fuzz

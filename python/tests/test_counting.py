@@ -83,7 +83,7 @@ def test_what_ran_again_is_named(tmp_path: Path) -> None:
 
 def test_the_slowest_are_named(tmp_path: Path) -> None:
     programs = "".join(
-        f"crate/p{n} ({n} of 7, {n}0 s, {8 - n} s of the processor)\n" for n in range(1, 8)
+        f"crate/p{n} ({n} of 7, {n}0 s, {8 - n} s CPU)\n" for n in range(1, 8)
     )
     calls = "6.18s call     python/tests/a.py::b[1]\n0.02s setup    python/tests/a.py::c\n"
     code, lines = count(tmp_path, programs + calls + OUTPUT.replace(", 1 skipped", ""), [])
@@ -91,4 +91,4 @@ def test_the_slowest_are_named(tmp_path: Path) -> None:
     slowest = [f"crate/p{n} {n}0 s" for n in range(7, 2, -1)]
     assert lines[0] == f"slowest: {', '.join([*slowest, 'python/tests/a.py::b[1] 6 s'])}"
     computing = [f"crate/p{n} {8 - n} s" for n in range(1, 6)]
-    assert lines[1] == f"most of the processor: {', '.join(computing)}"
+    assert lines[1] == f"most CPU time: {', '.join(computing)}"

@@ -31,11 +31,11 @@ def test_what_fails_has_failed(tmp_path: Path) -> None:
     assert text.endswith("crate/name failed: exit code 7\n\nfailed: crate/name\n")
 
 
-def test_the_time_of_the_processor_is_counted_with_that_of_children(tmp_path: Path) -> None:
+def test_cpu_time_is_counted_with_that_of_children(tmp_path: Path) -> None:
     busy = "import time; [0 for _ in iter(lambda: time.process_time() < 1.6, False)]"
     code, text = run(tmp_path, f'"{sys.executable}" -c "{busy}"')
     assert code == 0
-    assert re.match(r"crate/name \(1 of 1, \d+ s, 2 s of the processor\)\n", text), text
+    assert re.match(r"crate/name \(1 of 1, \d+ s, 2 s CPU\)\n", text), text
 
 
 def test_what_fails_while_the_machine_stood_still_runs_again(tmp_path: Path) -> None:

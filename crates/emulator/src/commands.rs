@@ -1,5 +1,6 @@
 //! Programs of the scenario, each in the namespace of its host.
 
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -254,11 +255,11 @@ impl Running {
         Ok(self.status)
     }
 
-    /// Looks whether it has ended: a sentence, if so that a film is lost.
+    /// Looks whether it has ended, `when` after the start. Returns a sentence if its end means that a film is lost.
     ///
     /// # Errors
     /// If it has failed and is the flow's own traffic.
-    fn look(&mut self, now: Time) -> Result<Option<String>, EmulationError> {
+    fn look(&mut self, when: fmt::Arguments) -> Result<Option<String>, EmulationError> {
         let name = self.name();
         let ended = self.has_ended().map_err(|error| EmulationError::system(&name, &error))?;
         let is_traffic = self.task.role == Role::Traffic;
@@ -266,16 +267,14 @@ impl Running {
         let Some(status) = ended.filter(|status| !is_traffic || !status.success()) else {
             return Ok(None);
         };
-        let (after, words) = (now.as_secs_f64(), self.last_words());
+        let words = self.last_words();
         if is_traffic {
             return Err(EmulationError::System(format!(
-                "{name} failed {after:.1} s after the start, with {status}: {words}"
+                "{name} failed {when} after the start, with {status}: {words}"
             )));
         }
         let what = "so that the rest of its film is lost";
-        Ok(Some(format!(
-            "{name} ended {after:.1} s after the start, with {status}, {what}: {words}"
-        )))
+        Ok(Some(format!("{name} ended {when} after the start, with {status}, {what}: {words}")))
     }
 
     fn signal(&self, signal: Signal) {
@@ -409,7 +408,7 @@ impl Programs {
                 break;
             }
             if now >= end {
-                self.check_at_the_end(end, looked)?;
+                self.check_at_the_end(end, looked, now)?;
                 break;
             }
             let is_due =
@@ -418,7 +417,7 @@ impl Programs {
                 self.start(task)?;
             }
             for one in &mut self.running {
-                self.failures.extend(one.look(now)?);
+                self.failures.extend(one.look(format_args!("{:.1} s", now.as_secs_f64()))?);
             }
             looked = now;
             sleep(LOOK_EVERY);
@@ -430,8 +429,13 @@ impl Programs {
     }
 
     /// Checks what other work of this machine may have kept [`Programs::supervise`] from seeing
-    /// before `end`, as it looked last at `looked`.
-    fn check_at_the_end(&mut self, end: Time, looked: Time) -> Result<(), EmulationError> {
+    /// before `end`, as it looked last at `looked` and is here `now`.
+    fn check_at_the_end(
+        &mut self,
+        end: Time,
+        looked: Time,
+        now: Time,
+    ) -> Result<(), EmulationError> {
         let was_due = |task: &&Task| task.start.is_none_or(|start| start + OVERDUE <= end);
         if let Some(task) = self.waiting.iter().find(was_due) {
             return Err(EmulationError::System(format!(
@@ -443,8 +447,9 @@ impl Programs {
             return Ok(());
         }
         // What carries a film ends with its input: its end says nothing now.
+        let (from, to) = (looked.as_secs_f64(), now.as_secs_f64());
         for one in self.running.iter_mut().filter(|one| one.task.role == Role::Traffic) {
-            one.look(end)?;
+            one.look(format_args!("between {from:.1} and {to:.1} s"))?;
         }
         Ok(())
     }
@@ -526,18 +531,18 @@ mod tests {
     fn a_failure_that_a_late_look_finds_at_the_end_fails_the_run() {
         let ended = |end: Time| {
             let task = task(Time::ZERO);
-            let child = Command::new(&task.words[0]).process_group(0).spawn().expect("false");
+            let mut child = Command::new(&task.words[0]).spawn().expect("false");
+            child.wait().expect("its end");
             let log = Written::new().expect("memory");
             let mut programs = Programs::default();
             programs.running.push(Running { task, child, log, status: None });
-            sleep(StdDuration::from_millis(300));
             let clock = Clock::starting_in(Duration::ZERO);
             sleep(StdDuration::from_millis(150));
             programs.supervise(clock, end, &Control::default())
         };
         let late = Time::ZERO + OVERDUE;
         let failed = ended(late).err().expect("a failure").to_string();
-        assert!(failed.contains("one.0.source: `false` failed 0.1 s after the start"), "{failed}");
+        assert!(failed.contains("one.0.source: `false` failed between 0.0 and 0."), "{failed}");
         assert!(ended(late - Duration::from_millis(1)).is_ok());
     }
 
