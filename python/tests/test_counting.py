@@ -82,9 +82,7 @@ def test_what_ran_again_is_named(tmp_path: Path) -> None:
 
 
 def test_the_slowest_are_named(tmp_path: Path) -> None:
-    programs = "".join(
-        f"crate/p{n} ({n} of 7, {n}0 s, {8 - n} s CPU)\n" for n in range(1, 8)
-    )
+    programs = "".join(f"crate/p{n} ({n} of 7, {n}0 s, {8 - n} s CPU)\n" for n in range(1, 8))
     calls = "6.18s call     python/tests/a.py::b[1]\n0.02s setup    python/tests/a.py::c\n"
     code, lines = count(tmp_path, programs + calls + OUTPUT.replace(", 1 skipped", ""), [])
     assert code == 0

@@ -218,7 +218,8 @@ fn a_sender_marks_as_the_first_router_asks_it_to_unless_its_user_says_otherwise(
         let (counted, sent, lost) = in_an_aggregate(&network, over, &[]);
         // 60 messages a second, a packet each.
         assert!(counted >= 120, "over {over} {counted} packets passed the class in 2.5 s");
-        assert_eq!(lost, 0, "over {over}, of {sent}");
+        // The specification allows 5 %. A machine that stands still may cost a message.
+        assert!(lost <= if over == "tcp" { 0 } else { sent / 20 }, "over {over} {lost} of {sent}");
     }
     // Its packets are best effort at the router, as the user will have it.
     let (counted, sent, lost) = in_an_aggregate(&network, "udp", &["--dscp", "af41"]);
