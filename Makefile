@@ -28,6 +28,10 @@ step = @echo "== $(1)"; $(call line,$(1))
 PROGRAMS := $(TESTED)/programs
 OTHERS := $(TESTED)/other-programs
 
+# Installs, and compiles meanwhile; fails if either does.
+while_installing = $(1) & install=$$!; trap 'kill $$install 2>/dev/null || true' EXIT; \
+	code=0; $(2) || code=$$?; wait $$install && exit $$code
+
 # Steps come one after the other; what runs side by side is said by scripts/beside and scripts/run-tests.
 .NOTPARALLEL:
 
@@ -63,10 +67,7 @@ WITHOUT_PACKAGES := $(addprefix -p ontempo-,unified page simulator session relay
 .PHONY: test
 test: machine ## Run every check and every test, and count them.
 	@echo "== system packages, and what compiles without them"
-	@scripts/install-system-packages & packages=$$!; \
-	trap 'kill $$packages 2>/dev/null || true' EXIT; \
-	code=0; cargo build $(RELEASE) --locked $(WITHOUT_PACKAGES) || code=$$?; \
-	wait $$packages && exit $$code
+	@$(call while_installing,scripts/install-system-packages,cargo build $(RELEASE) --locked $(WITHOUT_PACKAGES))
 	@rm -rf $(TESTED); mkdir -p $(TESTED)
 	@code=0; ONTEMPO_SKIPS=$(CURDIR)/$(TESTED)/skips $(MAKE) --no-print-directory every-test || code=$$?; \
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
@@ -222,11 +223,8 @@ $(VENV)/built: $(BIN)/maturin $(VENV)/features $(RUST_SOURCES) Cargo.toml Cargo.
 	$(call step,build)
 	@[[ "$(LANE)" =~ ^(alone|first)$$ ]] || { echo "a source changed while make test ran: run it again"; exit 1; }
 	@$(BIN)/python scripts/python-requirements > $(VENV)/requirements
-	@$(BIN)/python -m pip install --quiet --requirement $(VENV)/requirements & libraries=$$!; \
-	trap 'kill $$libraries 2>/dev/null || true' EXIT; \
-	code=0; cargo build $(RELEASE) $(FEATURES) -p ontempo-cli || code=$$?; \
-	wait $$libraries && exit $$code
-	PIP_QUIET=1 $(BIN)/maturin develop $(RELEASE) --extras lab,dev
+	@$(call while_installing,$(BIN)/python -m pip install --quiet --requirement $(VENV)/requirements,cargo build $(RELEASE) $(FEATURES) -p ontempo-cli)
+	PIP_QUIET=1 $(BIN)/maturin develop $(RELEASE)
 	install -m 755 target/release/ontempo $(BIN)/ontempo
 	touch $@
 

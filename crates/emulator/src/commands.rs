@@ -260,14 +260,14 @@ impl Running {
     /// # Errors
     /// If it has failed and is the flow's own traffic.
     fn look(&mut self, when: fmt::Arguments) -> Result<Option<String>, EmulationError> {
-        let name = self.name();
-        let ended = self.has_ended().map_err(|error| EmulationError::system(&name, &error))?;
+        let ended = self.has_ended();
+        let ended = ended.map_err(|error| EmulationError::system(&self.name(), &error))?;
         let is_traffic = self.task.role == Role::Traffic;
         // A command may have done its work; what carries a film has not.
         let Some(status) = ended.filter(|status| !is_traffic || !status.success()) else {
             return Ok(None);
         };
-        let words = self.last_words();
+        let (name, words) = (self.name(), self.last_words());
         if is_traffic {
             return Err(EmulationError::System(format!(
                 "{name} failed {when} after the start, with {status}: {words}"
