@@ -99,28 +99,39 @@ fn sender(network: &Network, (over, url): (&str, &str), more: &[&str]) -> Progra
     Program::start(network, "h1", &[&words, more].concat())
 }
 
-/// Packets sent by a class at the first router.
-fn passed(network: &Network, class: &str) -> u64 {
+/// Packets sent and dropped by a class at the first router.
+fn packets(network: &Network, class: &str) -> [u64; 2] {
     let shown =
         run("tc", &["-n", &network.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
     let (_, of_flow) = shown.split_once(&format!("class htb {class} ")).expect("the class");
-    let (_, sent) = of_flow.split_once("bytes ").expect("a count");
-    sent.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+    ["bytes ", "(dropped "].map(|before| {
+        let (_, count) = of_flow.split_once(before).expect("a count");
+        count.split([' ', ',']).next().and_then(|count| count.parse().ok()).expect("a number")
+    })
 }
 
-/// Overloads the routers' link for 3 s; returns the packets of a class in the first 2.5 s.
+/// A message that another overtakes is lost to one who asked for their order without retransmission; packets
+/// that leave in one burst overtake each other between the CPUs of a host. The specification allows 5 %.
+#[track_caller]
+fn assert_keeps_the_specification(over: &str, [sent, got, lost]: [u64; 3]) {
+    assert_eq!(got + lost, sent, "over {over}");
+    assert!(lost <= if over == "tcp" { 0 } else { sent / 20 }, "over {over} {lost} of {sent}");
+}
+
+/// Overloads the routers' link for 3 s; returns the packets of a class in the first 2.5 s, of which it drops none.
 fn overload(network: &Network, class: Option<&str>) -> u64 {
-    let count = || class.map_or(0, |class| passed(network, class));
-    let before = count();
+    let count = || class.map_or([0; 2], |class| packets(network, class));
+    let [before, dropped_before] = count();
     let flood = network.sending((4001, 5005), 3000, Duration::from_secs(3));
-    let (flood, counted) = std::thread::scope(|scope| {
+    let (flood, [counted, dropped]) = std::thread::scope(|scope| {
         let flood = scope.spawn(flood);
         std::thread::sleep(Duration::from_millis(2_500));
-        let counted = count() - before;
+        let counted = count();
         (flood.join().expect("it sends"), counted)
     });
     assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
-    counted
+    assert_eq!(dropped, dropped_before, "packets of {class:?} were dropped");
+    counted - before
 }
 
 /// One flow beside an overload of the routers' link: messages sent, delivered and lost.
@@ -168,7 +179,7 @@ fn a_reserved_flow_passes_an_overload_over_each_transport_and_leaves_no_state() 
     let network = network("qospass");
     for over in ["udp", "tcp", "quic"] {
         let (sent, got, lost) = beside_an_overload(&network, over, true);
-        assert_eq!((got, lost), (sent, 0), "over {over}, reserved");
+        assert_keeps_the_specification(over, [sent, got, lost]);
     }
     let (sent, got, lost) = beside_an_overload(&network, "udp", false);
     assert!(lost > sent / 10, "unreserved, {got} of {sent} came, {lost} were lost");
@@ -176,8 +187,8 @@ fn a_reserved_flow_passes_an_overload_over_each_transport_and_leaves_no_state() 
 }
 
 /// A reserved flow beside an overload, with these options of its sender: packets in the aggregate's class at
-/// the first router; messages sent and lost.
-fn in_an_aggregate(network: &Network, over: &str, of_sender: &[&str]) -> (u64, u64, u64) {
+/// the first router; messages sent, delivered and lost.
+fn in_an_aggregate(network: &Network, over: &str, of_sender: &[&str]) -> (u64, [u64; 3]) {
     let spec = network.place.path("spec.toml").display().to_string();
     let more = ["--spec", &spec, "--reserve", "controlled-load"];
     let (there, url) = receiver(network, over, &more);
@@ -191,7 +202,8 @@ fn in_an_aggregate(network: &Network, over: &str, of_sender: &[&str]) -> (u64, u
     eprintln!("{over} {of_sender:?}: {counted} packets in the aggregate; {got}");
     wait_until("teardown", || network.status("r1").census.enforced == 0);
     let number = |of: &Value, name: &str| of[name].as_u64().expect("a number");
-    (counted, number(&sent, "sent_messages"), number(&got, "lost_messages"))
+    let sent = number(&sent, "sent_messages");
+    (counted, [sent, number(&got, "messages"), number(&got, "lost_messages")])
 }
 
 /// The class of AF23, which no specification is marked with by itself.
@@ -215,14 +227,13 @@ fn a_sender_marks_as_the_first_router_asks_it_to_unless_its_user_says_otherwise(
         network.start(node);
     }
     for over in ["udp", "tcp", "quic"] {
-        let (counted, sent, lost) = in_an_aggregate(&network, over, &[]);
+        let (counted, messages) = in_an_aggregate(&network, over, &[]);
         // 60 messages a second, a packet each.
         assert!(counted >= 120, "over {over} {counted} packets passed the class in 2.5 s");
-        // The specification allows 5 %: over QUIC 1 of 181 was lost in two of many runs.
-        assert!(lost <= if over == "tcp" { 0 } else { sent / 20 }, "over {over} {lost} of {sent}");
+        assert_keeps_the_specification(over, messages);
     }
     // Its packets are best effort at the router, as the user will have it.
-    let (counted, sent, lost) = in_an_aggregate(&network, "udp", &["--dscp", "af41"]);
+    let (counted, [sent, _, lost]) = in_an_aggregate(&network, "udp", &["--dscp", "af41"]);
     assert!(counted < 10 && lost > sent / 10, "{counted} in the class, {lost} of {sent} lost");
     for (node, lines) in [
         ("h1", &["DSCP AF23 is asked of an application of this host for udp 10.0.3.2:5004"][..]),
@@ -369,7 +380,7 @@ fn streams_beside_an_overload(
         assert_eq!(network.classes("r1", BOTTLENECK).len(), 2, "each stream has its own");
         assert_eq!(network.classes("r2", "l3").len(), 2);
     }
-    let before = if reserve { passed(network, "1:1001") } else { 0 };
+    let before = if reserve { packets(network, "1:1001")[0] } else { 0 };
     let flood = network.sending((4001, 5005), 3000, Duration::from_secs(4));
     let (flood, streams) = std::thread::scope(|scope| {
         let flood = scope.spawn(flood);
@@ -395,7 +406,7 @@ fn streams_beside_an_overload(
         (flood.join().expect("it sends"), streams)
     });
     assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
-    let counted = if reserve { passed(network, "1:1001") - before } else { 0 };
+    let counted = if reserve { packets(network, "1:1001")[0] - before } else { 0 };
     // Their reservations end with them.
     drop(ends);
     eprintln!("{direction}, reserved: {reserve}: {streams:?} late, {counted} packets, {flood:?}");

@@ -48,6 +48,23 @@ pub(super) struct Receiving {
     emptied: BTreeSet<u64>,
 }
 
+/// A datagram with a fragment of a unit.
+struct Fragment {
+    /// Of the unit's first fragment.
+    header: Option<UnitHeader>,
+    /// Flow, number and length of the unit, and offset.
+    numbers: [u64; 4],
+    data: Bytes,
+}
+
+impl Fragment {
+    /// Where it belongs: flow, number of the unit, and offset.
+    fn place(&self) -> [u64; 3] {
+        let [flow, id, _, offset] = self.numbers;
+        [flow, id, offset]
+    }
+}
+
 impl Receiving {
     /// Flows with a number below this may be opened.
     pub(super) fn flow_credit(&self, limits: &Limits) -> u64 {
@@ -101,13 +118,10 @@ impl Receiving {
         self.flows.get_mut(&flow).ok_or(Violation::OutOfPlace)
     }
 
-    /// A datagram with a fragment of a unit: its header, if it is the first, flow, number and length of the unit, and
-    /// offset.
     fn on_fragment(
         &mut self,
         now: Time,
-        (header, [number, id, length, offset]): (Option<UnitHeader>, [u64; 4]),
-        data: Bytes,
+        Fragment { header, numbers: [number, id, length, offset], data }: Fragment,
         limits: Limits,
         clocks: &Clocks,
     ) -> Result<(), Violation> {
@@ -220,14 +234,22 @@ impl Connection {
         }
         self.set_receive_window();
         if std::mem::take(&mut self.receiving.datagrams) {
+            let mut fragments = Vec::new();
             while let Some(datagram) = self.stack.datagrams().recv() {
-                self.read_datagram(now, datagram)?;
+                fragments.extend(self.read_datagram(now, datagram)?);
+            }
+            // A packet that was overtaken by one that has come with it is no loss.
+            fragments.sort_by_key(Fragment::place);
+            let limits = self.config.limits;
+            for fragment in fragments {
+                self.receiving.on_fragment(now, fragment, limits, &self.clocks)?;
             }
         }
         Ok(())
     }
 
-    fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<(), Violation> {
+    /// Reads a datagram; what it has of a unit is returned.
+    fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<Option<Fragment>, Violation> {
         let (header, taken) = DatagramHeader::read(&datagram)?;
         let data = datagram.slice(taken..);
         let (header, numbers) = match header {
@@ -240,16 +262,15 @@ impl Connection {
             }
             DatagramHeader::Request(missing) => {
                 self.repair(now, &missing);
-                return Ok(());
+                return Ok(None);
             }
             // Of use before the Welcome, which they may come behind.
-            DatagramHeader::Limits(_) => return Ok(()),
+            DatagramHeader::Limits(_) => return Ok(None),
             DatagramHeader::Repair { stream, offset } => {
-                return self.on_repair(now, stream, offset, data);
+                return self.on_repair(now, stream, offset, data).map(|()| None);
             }
         };
-        let limits = self.config.limits;
-        self.receiving.on_fragment(now, (header, numbers), data, limits, &self.clocks)
+        Ok(Some(Fragment { header, numbers, data }))
     }
 
     fn is_parked(&self, stream: StreamId) -> bool {
@@ -474,9 +495,10 @@ mod tests {
                 continues: None,
                 depends_on: Vec::new(),
             });
-            let fragment = (header, [0, id, 20, 10 * half]);
-            let (data, clocks) = (Bytes::from_static(&[7; 10]), Clocks::default());
-            let arrived = receiving.on_fragment(Time::ZERO, fragment, data, LIMITS, &clocks);
+            let data = Bytes::from_static(&[7; 10]);
+            let fragment = Fragment { header, numbers: [0, id, 20, 10 * half], data };
+            let clocks = Clocks::default();
+            let arrived = receiving.on_fragment(Time::ZERO, fragment, LIMITS, &clocks);
             arrived.expect("well-formed");
         }
     }

@@ -1,9 +1,11 @@
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_transport::simulated::Path;
-use ontempo_transport::{Configuration, Delivery, FlowConfig, Outgoing, Reliability, SendError};
+use ontempo_transport::{
+    Configuration, Delivery, FlowConfig, Outgoing, Poll, Reliability, SendError, Source,
+};
 
-use crate::world::{CLIENT, World};
+use crate::world::{CLIENT, SERVER, World, address};
 
 pub(crate) fn content(id: u64, size: usize) -> Bytes {
     (0..size).map(|at| (id as usize * 31 + at * 7) as u8).collect::<Vec<_>>().into()
@@ -27,6 +29,44 @@ fn a_deadline_is_refused_if_the_reliability_ignores_it() {
             if reliability.allows_deadlines() { Ok(0) } else { Err(SendError::Deadline) };
         assert_eq!(sent, expected, "{reliability:?}");
     }
+}
+
+#[test]
+fn an_unrepaired_unit_that_comes_behind_a_later_one_in_one_batch_is_not_lost() {
+    let mut world = World::new(1, &path(), &path(), &Configuration::default());
+    world.connect();
+    let reliability = Reliability::None;
+    let flow = world.open_flow(FlowConfig { reliability, ..FlowConfig::default() });
+    let send = |world: &mut World, id: u64| {
+        let now = world.now();
+        let unit = Outgoing { data: content(id, 1_000), ..Outgoing::default() };
+        assert_eq!(world.client().send(now, flow, unit), Ok(id));
+    };
+    send(&mut world, 0);
+    world.network.flush(CLIENT);
+    let until = world.now() + Duration::from_secs(1);
+    world.run(until, |_| false);
+    (1..=3).for_each(|id| send(&mut world, id));
+    let (now, mut out, mut sent) = (world.now(), Vec::new(), Vec::new());
+    while let Poll::Transmit(transmit) = world.network.endpoint(CLIENT).poll_transmit(now, &mut out)
+    {
+        let segment = transmit.segment.unwrap_or(transmit.size);
+        sent.extend(out[..transmit.size].chunks(segment).map(BytesMut::from));
+    }
+    assert_eq!(sent.len(), 3);
+    for datagram in sent.into_iter().rev() {
+        world.network.endpoint(SERVER).handle(now, Source::of(address(1)), datagram);
+    }
+    world.network.flush(SERVER);
+    world.run(now + Duration::from_secs(1), |_| false);
+    let delivered = world.delivered(flow).iter();
+    let ids: Vec<u64> = delivered
+        .filter_map(|delivery| match delivery {
+            Delivery::Unit(unit) => Some(unit.id),
+            Delivery::Dropped(_) => None,
+        })
+        .collect();
+    assert_eq!(ids, [0, 1, 2, 3]);
 }
 
 #[test]
