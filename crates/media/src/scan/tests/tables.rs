@@ -5,10 +5,15 @@ use std::ops::Range;
 
 use super::*;
 
+/// The flags before a section's length, and the length.
+fn section_length(bytes: usize) -> [u8; 2] {
+    (0xb000 | bytes as u16).to_be_bytes()
+}
+
 /// A PAT that names these PMTs, and a PMT, as payloads; `version` is their version_number and current_next_indicator.
 fn programs(version: u8, entries: &[(u16, u16)]) -> Vec<u8> {
-    let length = 9 + 4 * entries.len() as u8;
-    let mut pat = vec![0, 0xb0, length, 0, 1, 0xc0 | version, 0, 0];
+    let [length_high, length] = section_length(9 + 4 * entries.len());
+    let mut pat = vec![0, length_high, length, 0, 1, 0xc0 | version, 0, 0];
     for (program, pid) in entries {
         pat.extend([program.to_be_bytes(), (pid | 0xe000).to_be_bytes()].concat());
     }
@@ -16,9 +21,10 @@ fn programs(version: u8, entries: &[(u16, u16)]) -> Vec<u8> {
 }
 
 fn program_map(version: u8, program: u16, streams: &[(u8, u16)]) -> Vec<u8> {
-    let length = 13 + 5 * streams.len() as u8;
+    let [length_high, length] = section_length(13 + 5 * streams.len());
     let [high, low] = program.to_be_bytes();
-    let mut pmt = vec![2, 0xb0, length, high, low, 0xc0 | version, 0, 0, 0xff, 0xff, 0xf0, 0];
+    let mut pmt =
+        vec![2, length_high, length, high, low, 0xc0 | version, 0, 0, 0xff, 0xff, 0xf0, 0];
     for (coding, pid) in streams {
         let [high, low] = (pid | 0xe000).to_be_bytes();
         pmt.extend([*coding, high, low, 0xf0, 0]);

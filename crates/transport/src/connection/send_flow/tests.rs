@@ -43,7 +43,7 @@ fn a_picture_that_goes_among_others_is_sent_in_its_turn_and_keeps_its_own_priori
             data: vec![7; if is_needed || number % 10 > 3 { 5_000 } else { 500 }].into(),
             deadline: Some(now + Duration::from_secs(1)),
             priority: if is_needed { 4 } else { 3 },
-            depends_on: (number >= 2).then_some((number - 2) / 2 * 2).into_iter().collect(),
+            depends_on: (number >= 2).then(|| (number - 2) / 2 * 2).into_iter().collect(),
             ..Outgoing::default()
         };
         flow.push(now, unit, &peer, &config).expect("room");
