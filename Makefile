@@ -246,11 +246,13 @@ build-rust-tests: machine
 	scripts/run-tests build $(PROGRAMS) $(RELEASE) $(FEATURES) --workspace
 	cargo test --doc $(RELEASE) $(FEATURES) --workspace | tee -a $(TESTED)/output
 
-# Those of the other workspaces. The list stands when all are compiled.
+# Those of the other workspaces, and those that are compiled to check for overflow. The list stands
+# when all are compiled.
 .PHONY: build-other-tests
 build-other-tests: build gst-where-possible
 	$(call step,build-other-tests)
 	rm -f $(OTHERS) $(OTHERS).*
+	scripts/run-tests build $(OTHERS).part $(OVERFLOW)
 	$(C) build $(RELEASE) $(IN_C)
 	$(IN_TARGET) scripts/run-tests build $(OTHERS).part $(RELEASE) $(IN_C)
 	if $(HAS_GST); then $(IN_TARGET) scripts/run-tests build $(OTHERS).part $(RELEASE) $(IN_GST); fi
@@ -273,8 +275,15 @@ run-other-tests:
 	$(call step,run-other-tests)
 	scripts/run-tests run $(OTHERS) | tee -a $(TESTED)/output
 
+# In these, overflow is checked in all that they call of each other, too.
+OVERFLOW := -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network
+
 .PHONY: test-rust
-test-rust: build-rust-tests run-tests ## Run the tests of the crates.
+test-rust: build-rust-tests build-overflow-tests run-tests ## Run the tests of the crates.
+
+.PHONY: build-overflow-tests
+build-overflow-tests: machine
+	scripts/run-tests build $(PROGRAMS) $(OVERFLOW)
 
 # The library for programs in C: a workspace of its own.
 IN_TARGET := CARGO_TARGET_DIR=$(CURDIR)/target

@@ -110,8 +110,8 @@ fn packets(network: &Network, class: &str) -> [u64; 2] {
     })
 }
 
-/// A message that another overtakes is lost to one who asked for their order without retransmission; packets
-/// that leave in one burst overtake each other between the CPUs of a host. The specification allows 5 %.
+/// Over UDP and QUIC at most the 5 % are lost that the specification allows. Packets of one burst may overtake each
+/// other between the CPUs of a host, and a message that comes behind a later one is not delivered.
 #[track_caller]
 fn assert_keeps_the_specification(over: &str, [sent, got, lost]: [u64; 3]) {
     assert_eq!(got + lost, sent, "over {over}");

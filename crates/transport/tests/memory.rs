@@ -475,6 +475,6 @@ fn all_ends_of_an_endpoint_together_do_not_fill_the_memory() {
     });
     let (opened, held, files) = (opened.into_inner(), held.into_inner(), traces.files());
     println!("{held} connections, {opened} half open, {files} traces: from {before} to {most} kB");
-    assert!(held > 1_500 && opened > 128, "the attack runs: {held}, {opened} half open");
+    assert!(held > 1_500 && opened > 128 && files > 900, "the attack runs");
     assert!(most < MAX_RESIDENT_KB, "{most} kB");
 }

@@ -235,15 +235,22 @@ impl Connection {
         self.set_receive_window();
         if std::mem::take(&mut self.receiving.datagrams) {
             let mut fragments = Vec::new();
-            while let Some(datagram) = self.stack.datagrams().recv() {
-                fragments.extend(self.read_datagram(now, datagram)?);
-            }
+            let read = self.read_datagrams(now, &mut fragments);
             // A packet that was overtaken by one that has come with it is no loss.
-            fragments.sort_by_key(Fragment::place);
+            fragments.sort_unstable_by_key(Fragment::place);
             let limits = self.config.limits;
             for fragment in fragments {
                 self.receiving.on_fragment(now, fragment, limits, &self.clocks)?;
             }
+            read?;
+        }
+        Ok(())
+    }
+
+    /// Reads all datagrams up to the first that violates the protocol; adds what they have of units.
+    fn read_datagrams(&mut self, now: Time, to: &mut Vec<Fragment>) -> Result<(), Violation> {
+        while let Some(datagram) = self.stack.datagrams().recv() {
+            to.extend(self.read_datagram(now, datagram)?);
         }
         Ok(())
     }
