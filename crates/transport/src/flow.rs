@@ -42,7 +42,7 @@ impl Reliability {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowConfig {
     /// Delivery order. Without retransmission nothing waits for a lost unit: in order then
-    /// means that a unit that arrives after a later one is dropped.
+    /// means that a unit that arrives after a later one is dropped, unless both are read at once.
     pub order: DeliveryOrder,
     /// What happens to lost units.
     pub reliability: Reliability,

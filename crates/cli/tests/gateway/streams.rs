@@ -254,9 +254,13 @@ fn over_quic_as_many_clients_that_read_nothing_as_there_are_places_keep_within_t
         while client.write_all(&room).is_ok() {}
         Ok(client)
     };
-    // Beside hundreds that are busy, the set-up of one may last too long: it comes again.
+    // Beside hundreds that are busy, the set-up of one may last too long: it comes again, once its place is free.
+    let attempt = |number: u64| {
+        sleep(Duration::from_secs(number.min(1)));
+        connect().ok()
+    };
     let clients: Vec<TcpStream> =
-        (0..512).map(|_| (0..10).find_map(|_| connect().ok()).expect("served")).collect();
+        (0..512).map(|_| (0..10).find_map(attempt).expect("served")).collect();
     for gateway in [&mut near_client, &mut near_server] {
         assert!(gateway.child.0.try_wait().expect("a status").is_none());
         let held = common::peak_memory(gateway.child.0.id());
