@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -198,9 +199,10 @@ fn a_receiver_that_is_started_again_gets_pictures_again_and_a_key_picture_first(
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let identity = folder.join(format!("again-{}.pem", std::process::id()));
     let options = format!("token=t keep-listening=true identity={}", identity.display());
+    let port = free_port();
     let text = format!(
         "{} ! tsdemux ! h264parse ! avdec_h264 ! fakesink name=out sync=false",
-        source(free_port(), &options)
+        source(port, &options)
     );
     let receiving = pipeline(&text);
     let pictures = counted(&receiving, "out");
@@ -212,6 +214,8 @@ fn a_receiver_that_is_started_again_gets_pictures_again_and_a_key_picture_first(
     wait_until("pictures", || pictures.load(Relaxed) > 10);
     stop(&receiving);
     drop(receiving);
+    // An element that stops waits a second for the end of its connections, which may take three.
+    wait_until("its port is free", || UdpSocket::bind(("127.0.0.1", port)).is_ok());
     let receiving = pipeline(&text);
     let pictures = counted(&receiving, "out");
     play(&receiving);

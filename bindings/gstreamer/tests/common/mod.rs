@@ -48,7 +48,8 @@ pub fn pipeline(text: &str) -> gst::Pipeline {
 }
 
 pub fn play(pipeline: &gst::Pipeline) {
-    pipeline.set_state(gst::State::Playing).expect("it begins to play");
+    let begun = pipeline.set_state(gst::State::Playing);
+    assert!(begun.is_ok(), "it does not play: {:?}", end_of(pipeline));
 }
 
 /// Stops it, and says how long that took.
