@@ -8,24 +8,12 @@ use std::time::{Duration, Instant};
 
 use ontempo_reservation::local::{Notice, Request};
 use reserved::overload::{Agreed, median};
-use reserved::{BOTTLENECK, Network, can_reserve, is_reserved, run, until};
+use reserved::{BOTTLENECK, Network, can_reserve, is_reserved, until};
 
 /// Twice the rate of the routers' link.
 const TWICE: u32 = 3000;
 /// After this a flood's queue is full.
 const FILLING: Duration = Duration::from_millis(1500);
-
-/// Counters of a class: packets sent and dropped.
-fn counted(network: &Network, class: &str) -> [u64; 2] {
-    let shown =
-        run("tc", &["-n", &network.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
-    let (_, rest) = shown.split_once(&format!("class htb {class} ")).expect("the class");
-    let number = |before: &str, after: &str| {
-        let (_, rest) = rest.split_once(before).expect("a counter");
-        rest.split_once(after).and_then(|(number, _)| number.trim().parse().ok()).expect("a number")
-    };
-    [number(" bytes ", " pkt"), number("(dropped ", ",")]
-}
 
 #[test]
 fn a_flow_at_exactly_its_agreed_rate_keeps_its_delay_beside_an_overload() {
@@ -46,7 +34,7 @@ fn a_flow_at_exactly_its_agreed_rate_keeps_its_delay_beside_an_overload() {
             "IPv6 {v6}: median {first:.2} ms at first, {last:.2} ms at last; most {most:.1} ms; the sender \
              stood still for {stalled:?}"
         );
-        let [_, dropped] = counted(&network, "1:fff1");
+        let [_, dropped] = network.counted("1:fff1");
         assert!(dropped > 500, "no overload: {dropped} packets dropped");
         // A class that lacks 14 bytes of each packet has used up its burst after 9.5 s, and 70 ms of
         // queue in the last fifth.
@@ -65,7 +53,7 @@ fn neighbours_are_found_and_network_control_passes_however_much_best_effort_wait
         let network = Network::running(if v6 { "nearsix" } else { "nearfour" }, v6);
         let flood = network.flood("h1", "h2", TWICE);
         std::thread::sleep(FILLING);
-        let [before, _] = counted(&network, "1:fff2");
+        let [before, _] = network.counted("1:fff2");
         // The flood makes the router ask for its neighbour at once. It asks again after a second: a question
         // or an answer that is dropped is one too many.
         let asked = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do ip neigh flush dev l1; \
@@ -74,14 +62,14 @@ fn neighbours_are_found_and_network_control_passes_however_much_best_effort_wait
                      echo unknown; done";
         let unknown = network.exec("r1", &asked.replace("ADDRESS", beyond));
         assert_eq!(unknown, "", "of 12");
-        let [asked, dropped] = counted(&network, "1:fff2");
+        let [asked, dropped] = network.counted("1:fff2");
         assert!(asked >= before + 12 && dropped == 0, "{asked} sent, {dropped} dropped");
         // As OSPF's hellos.
         let pings = format!("ping -q -n -c 20 -i 0.05 -W 1 -Q 192 {beyond}");
         assert!(network.exec("r1", &pings).contains(" 0% packet loss"));
-        let [control, _] = counted(&network, "1:fff3");
+        let [control, _] = network.counted("1:fff3");
         assert!(control >= 20, "{control} packets of CS6");
-        let [_, dropped] = counted(&network, "1:fff1");
+        let [_, dropped] = network.counted("1:fff1");
         assert!(dropped > 100, "no overload: {dropped} packets dropped");
         drop(flood);
         network.end();
@@ -104,9 +92,9 @@ fn network_control_that_floods_leaves_neighbours_and_reservations_alone() {
         .expect("ping is there");
     let flood = network.flood("h1", "h2", TWICE);
     std::thread::sleep(FILLING);
-    let [before, _] = counted(&network, "1:fff1");
+    let [before, _] = network.counted("1:fff1");
     let Agreed { delays, sent, .. } = network.send_agreed(Duration::from_secs(5));
-    let [after, _] = counted(&network, "1:fff1");
+    let [after, _] = network.counted("1:fff1");
     let lost = network.exec(
         "r1",
         "for n in 1 2 3 4 5; do ip neigh flush dev l1; ping -q -n -c 1 -W 1 10.0.1.2 >/dev/null; \
@@ -115,7 +103,7 @@ fn network_control_that_floods_leaves_neighbours_and_reservations_alone() {
     ping.kill().expect("it runs");
     ping.wait().expect("it ends");
     drop(flood);
-    let [control, dropped] = counted(&network, "1:fff3");
+    let [control, dropped] = network.counted("1:fff3");
     eprintln!(
         "{control} packets of control sent, {dropped} dropped; {} of best effort",
         after - before
@@ -179,7 +167,7 @@ fn reservations_are_set_up_over_two_routers_that_are_overloaded_both_ways() {
         network.wait_for_teardown("r1", BOTTLENECK);
     }
     drop(floods);
-    let [_, dropped] = counted(&network, "1:fff1");
+    let [_, dropped] = network.counted("1:fff1");
     took.sort_by(f64::total_cmp);
     eprintln!("PATH, RESV and confirmation took {took:.0?} ms beside {dropped} packets dropped");
     assert!(dropped > 200, "no overload: {dropped} packets dropped");

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use common::{Killed, interrupt, wait_until};
-use reserved::{BOTTLENECK, Network, can_reserve, run};
+use reserved::{BOTTLENECK, Network, can_reserve};
 use serde_json::Value;
 
 /// 480 kbit/s of messages, of which at most 5 % may be lost.
@@ -99,17 +99,6 @@ fn sender(network: &Network, (over, url): (&str, &str), more: &[&str]) -> Progra
     Program::start(network, "h1", &[&words, more].concat())
 }
 
-/// Packets sent and dropped by a class at the first router.
-fn packets(network: &Network, class: &str) -> [u64; 2] {
-    let shown =
-        run("tc", &["-n", &network.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
-    let (_, of_flow) = shown.split_once(&format!("class htb {class} ")).expect("the class");
-    ["bytes ", "(dropped "].map(|before| {
-        let (_, count) = of_flow.split_once(before).expect("a count");
-        count.split([' ', ',']).next().and_then(|count| count.parse().ok()).expect("a number")
-    })
-}
-
 /// Over UDP and QUIC at most the 5 % are lost that the specification allows. Packets of one burst may overtake each
 /// other between the CPUs of a host, and a message that comes behind a later one is not delivered.
 #[track_caller]
@@ -120,7 +109,7 @@ fn assert_keeps_the_specification(over: &str, [sent, got, lost]: [u64; 3]) {
 
 /// Overloads the routers' link for 3 s; returns the packets of a class in the first 2.5 s, of which it drops none.
 fn overload(network: &Network, class: Option<&str>) -> u64 {
-    let count = || class.map_or([0; 2], |class| packets(network, class));
+    let count = || class.map_or([0; 2], |class| network.counted(class));
     let [before, dropped_before] = count();
     let flood = network.sending((4001, 5005), 3000, Duration::from_secs(3));
     let (flood, [counted, dropped]) = std::thread::scope(|scope| {
@@ -135,7 +124,7 @@ fn overload(network: &Network, class: Option<&str>) -> u64 {
 }
 
 /// One flow beside an overload of the routers' link: messages sent, delivered and lost.
-fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> (u64, u64, u64) {
+fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> [u64; 3] {
     let spec = network.place.path("spec.toml").display().to_string();
     let quality = ["--spec", &spec];
     let asking = ["--reserve", "controlled-load"];
@@ -162,7 +151,7 @@ fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> (u64, u64
     }
     let number = |name: &str| got[name].as_u64().expect("a number");
     let sent = sent["sent_messages"].as_u64().expect("a number");
-    (sent, number("messages"), number("lost_messages"))
+    [sent, number("messages"), number("lost_messages")]
 }
 
 fn network(test: &str) -> Network {
@@ -178,10 +167,9 @@ fn a_reserved_flow_passes_an_overload_over_each_transport_and_leaves_no_state() 
     }
     let network = network("qospass");
     for over in ["udp", "tcp", "quic"] {
-        let (sent, got, lost) = beside_an_overload(&network, over, true);
-        assert_keeps_the_specification(over, [sent, got, lost]);
+        assert_keeps_the_specification(over, beside_an_overload(&network, over, true));
     }
-    let (sent, got, lost) = beside_an_overload(&network, "udp", false);
+    let [sent, got, lost] = beside_an_overload(&network, "udp", false);
     assert!(lost > sent / 10, "unreserved, {got} of {sent} came, {lost} were lost");
     network.end();
 }
@@ -380,7 +368,7 @@ fn streams_beside_an_overload(
         assert_eq!(network.classes("r1", BOTTLENECK).len(), 2, "each stream has its own");
         assert_eq!(network.classes("r2", "l3").len(), 2);
     }
-    let before = if reserve { packets(network, "1:1001")[0] } else { 0 };
+    let before = if reserve { network.counted("1:1001")[0] } else { 0 };
     let flood = network.sending((4001, 5005), 3000, Duration::from_secs(4));
     let (flood, streams) = std::thread::scope(|scope| {
         let flood = scope.spawn(flood);
@@ -406,7 +394,7 @@ fn streams_beside_an_overload(
         (flood.join().expect("it sends"), streams)
     });
     assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
-    let counted = if reserve { packets(network, "1:1001")[0] - before } else { 0 };
+    let counted = if reserve { network.counted("1:1001")[0] - before } else { 0 };
     // Their reservations end with them.
     drop(ends);
     eprintln!("{direction}, reserved: {reserve}: {streams:?} late, {counted} packets, {flood:?}");

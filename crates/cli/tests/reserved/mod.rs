@@ -256,6 +256,20 @@ impl Network {
             .collect()
     }
 
+    /// Packets sent and dropped by a class at the first router.
+    pub(crate) fn counted(&self, class: &str) -> [u64; 2] {
+        let shown =
+            run("tc", &["-n", &self.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
+        let (_, rest) = shown.split_once(&format!("class htb {class} ")).expect("the class");
+        let number = |before: &str, after: &str| {
+            let (_, rest) = rest.split_once(before).expect("a counter");
+            rest.split_once(after)
+                .and_then(|(number, _)| number.trim().parse().ok())
+                .expect("a number")
+        };
+        [number(" bytes ", " pkt"), number("(dropped ", ",")]
+    }
+
     /// Waits until an interface has neither classes nor filters of ours.
     #[track_caller]
     pub(crate) fn wait_for_teardown(&self, node: &str, interface: &str) {

@@ -1,11 +1,11 @@
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_transport::simulated::Path;
 use ontempo_transport::{
-    Configuration, Delivery, FlowConfig, Outgoing, Poll, Reliability, SendError, Source,
+    Configuration, Delivery, FlowConfig, Outgoing, Reliability, SendError, Source,
 };
 
-use crate::world::{CLIENT, SERVER, World, address};
+use crate::world::{CLIENT, SERVER, World, address, datagrams};
 
 pub(crate) fn content(id: u64, size: usize) -> Bytes {
     (0..size).map(|at| (id as usize * 31 + at * 7) as u8).collect::<Vec<_>>().into()
@@ -47,15 +47,11 @@ fn an_unrepaired_unit_that_comes_behind_a_later_one_in_one_batch_is_not_lost() {
     let until = world.now() + Duration::from_secs(1);
     world.run(until, |_| false);
     (1..=3).for_each(|id| send(&mut world, id));
-    let (now, mut out, mut sent) = (world.now(), Vec::new(), Vec::new());
-    while let Poll::Transmit(transmit) = world.network.endpoint(CLIENT).poll_transmit(now, &mut out)
-    {
-        let segment = transmit.segment.unwrap_or(transmit.size);
-        sent.extend(out[..transmit.size].chunks(segment).map(BytesMut::from));
-    }
+    let now = world.now();
+    let sent = datagrams(now, world.network.endpoint(CLIENT));
     assert_eq!(sent.len(), 3);
-    for datagram in sent.into_iter().rev() {
-        world.network.endpoint(SERVER).handle(now, Source::of(address(1)), datagram);
+    for datagram in sent.iter().rev() {
+        world.network.endpoint(SERVER).handle(now, Source::of(address(1)), datagram[..].into());
     }
     world.network.flush(SERVER);
     world.run(now + Duration::from_secs(1), |_| false);

@@ -8,7 +8,7 @@ use ontempo_transport::{
 };
 
 use crate::basics::content;
-use crate::world::{CLIENT, SERVER, World, address, identity, seed_bytes};
+use crate::world::{CLIENT, SERVER, World, address, datagrams, identity, seed_bytes};
 
 fn path() -> Path {
     Path::clean(Rate::from_bits_per_sec(20_000_000), Duration::from_millis(20))
@@ -130,27 +130,20 @@ fn random_and_duplicated_datagrams_change_nothing() {
 
 /// Exchanges datagrams between two endpoints without a network; returns those of the client.
 fn exchange(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
-    let (mut sent, mut out) = (Vec::new(), Vec::new());
+    let mut sent = Vec::new();
     loop {
-        let before = sent.len();
-        while let Poll::Transmit(transmit) = client.poll_transmit(now, &mut out) {
-            let segment = transmit.segment.unwrap_or(transmit.size);
-            for datagram in out[..transmit.size].chunks(segment) {
-                sent.push(datagram.to_vec());
-                server.handle(now, Source::of(address(1)), datagram.into());
-            }
+        let there = datagrams(now, client);
+        for datagram in &there {
+            server.handle(now, Source::of(address(1)), datagram[..].into());
         }
-        let mut answered = false;
-        while let Poll::Transmit(transmit) = server.poll_transmit(now, &mut out) {
-            let segment = transmit.segment.unwrap_or(transmit.size);
-            for datagram in out[..transmit.size].chunks(segment) {
-                answered = true;
-                client.handle(now, Source::of(address(2)), datagram.into());
-            }
+        let back = datagrams(now, server);
+        for datagram in &back {
+            client.handle(now, Source::of(address(2)), datagram[..].into());
         }
-        if sent.len() == before && !answered {
+        if there.is_empty() && back.is_empty() {
             return sent;
         }
+        sent.extend(there);
     }
 }
 

@@ -8,7 +8,7 @@ use ontempo_foundation::Time;
 use ontempo_transport::simulated::{Network, Path};
 use ontempo_transport::{
     Configuration, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId,
-    Identity, Token, Trust,
+    Identity, Poll, Token, Trust,
 };
 
 pub(crate) const CLIENT: usize = 0;
@@ -28,6 +28,16 @@ pub(crate) fn seed_bytes(seed: u64, node: usize) -> [u8; 32] {
     let mut bytes = [node as u8; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes
+}
+
+/// All datagrams that an endpoint has to send.
+pub(crate) fn datagrams(now: Time, endpoint: &mut Endpoint) -> Vec<Vec<u8>> {
+    let (mut sent, mut out) = (Vec::new(), Vec::new());
+    while let Poll::Transmit(transmit) = endpoint.poll_transmit(now, &mut out) {
+        let segment = transmit.segment.unwrap_or(transmit.size);
+        sent.extend(out[..transmit.size].chunks(segment).map(<[u8]>::to_vec));
+    }
+    sent
 }
 
 /// A client and a server connected by a network, and all their events.
